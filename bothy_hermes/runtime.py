@@ -1,0 +1,215 @@
+"""The seam between the adapter and Hermes.
+
+Layer: values. `Runtime` is what the adapter asks of Hermes, `TurnEvents` what Hermes tells about one
+turn while it runs. Two rooms implement `Runtime` (`hermes_plugin` inside a gateway, `hermes_api` over
+HTTP), `runs` implements `TurnEvents`, and both sides are tested against fakes of the other.
+
+Threads: everything here is called on the adapter's event loop. A runtime that hears from Hermes on
+another thread hops to the loop first, in the order in which it heard.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Protocol
+from uuid import UUID
+
+from .wire_words import KeyType
+
+
+class BusyMode(StrEnum):
+    """What Hermes does with a text that comes while a turn runs."""
+
+    STEER = "steer"
+    QUEUE = "queue"
+    INTERRUPT = "interrupt"
+
+
+class TurnOutcome(StrEnum):
+    """How a turn ended."""
+
+    COMPLETED = "completed"
+    """The model finished its answer."""
+    EMPTY = "empty"
+    """The model finished and said nothing."""
+    FAILED = "failed"
+    """The model or Hermes failed."""
+    CANCELLED = "cancelled"
+    """The turn was interrupted."""
+    NOT_RUN = "not_run"
+    """Hermes took the message and ran no turn for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class TurnRequest:
+    """One turn that Hermes is to do.
+
+    Attributes:
+        run_id: The run.
+        thread_id: What Hermes gets as its thread: the Bothy thread, or the run's ID for guests.
+        channel_id: The channel, Hermes' chat.
+        user_id: The person the turn is for.
+        user_name: That person's display name.
+        message_id: The message that triggered the run.
+        user_text: What the model reads as the person's words.
+        system_part: What the model reads as part of its instructions, for this turn only.
+    """
+
+    run_id: UUID
+    thread_id: UUID
+    channel_id: UUID
+    user_id: UUID
+    user_name: str = field(repr=False)
+    message_id: UUID
+    user_text: str = field(repr=False)
+    system_part: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class TurnEnd:
+    """How a turn ended.
+
+    Attributes:
+        outcome: The outcome.
+        detail: A fixed word or number for logs and for the live box (an exit reason of Hermes, a
+            status of the model's server); never a text that a model or a person wrote.
+    """
+
+    outcome: TurnOutcome
+    detail: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedCredential:
+    """The kind of credential that Hermes resolves for the next turn; never its value.
+
+    Attributes:
+        provider: Hermes' name of the provider, None when unknown.
+        key_type: What kind of key it is.
+    """
+
+    provider: str | None
+    key_type: KeyType
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens of one model request of a turn; None is unknown.
+
+    Attributes:
+        provider: Who was asked.
+        model: Which model answered.
+        tokens_in: Input tokens that no cache held.
+        tokens_out: Output tokens.
+        tokens_cache_read: Tokens read from the provider's cache.
+        tokens_cache_write: Tokens written to it.
+        currency: ISO 4217 code when Hermes states one.
+        amount_micros: Hermes' estimate in millionths of the currency.
+    """
+
+    provider: str
+    model: str
+    tokens_in: int | None
+    tokens_out: int | None
+    tokens_cache_read: int | None
+    tokens_cache_write: int | None
+    currency: str | None = None
+    amount_micros: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ToolEnd:
+    """The end of one tool call.
+
+    Attributes:
+        title: The sentence the step was opened with, or the tool's name.
+        failed: Whether the tool reported an error.
+    """
+
+    title: str | None = field(repr=False)
+    failed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RuntimeCapabilities:
+    """What a runtime can show and take, as the heartbeat reports it."""
+
+    components: bool
+    clarify: bool
+    approvals: bool
+    title: bool
+    followups: bool
+
+
+class TurnEvents(Protocol):
+    """What Hermes tells about one turn.
+
+    A method that returns an awaitable resolves once the call is durable on this side, never once the
+    server has it: Hermes would repeat what it thinks failed.
+    """
+
+    def on_status(self, text: str | None) -> None:
+        """A tool started (a sentence about it), or the sentence was cleared (None)."""
+
+    def on_tool_end(self, end: ToolEnd) -> None:
+        """A tool call ended."""
+
+    def on_draft(self, text: str) -> None:
+        """The text of the current segment so far; cumulative."""
+
+    async def on_interim(self, text: str) -> UUID:
+        """Text that the model wrote before a tool call; returns the message's `client_msg_id`."""
+
+    async def on_answer(self, text: str) -> UUID:
+        """A part of the answer; returns the message's `client_msg_id`."""
+
+    def on_edit(self, message: UUID, text: str) -> None:
+        """Hermes rewrote a message it had sent; `message` is what `on_answer` returned."""
+
+    def on_notice(self, kind: str) -> None:
+        """Hermes posted something that is no answer; it was dropped. `kind` is a fixed word."""
+
+    def on_prompt(self, title: str) -> None:
+        """Hermes asked for something that nobody can answer yet; shown as a step that failed."""
+
+    def on_usage(self, usage: Usage) -> None:
+        """One model request of this turn was paid."""
+
+    def on_session(self, session_id: str) -> None:
+        """The Hermes session that the turn runs on."""
+
+
+class Runtime(Protocol):
+    """What the adapter asks of Hermes."""
+
+    @property
+    def version(self) -> str | None:
+        """Hermes' version, None when it cannot be told."""
+
+    @property
+    def busy_mode(self) -> BusyMode | None:
+        """What Hermes does with a text during a turn, None for a value nobody knows."""
+
+    @property
+    def capabilities(self) -> RuntimeCapabilities:
+        """What this runtime can show and take."""
+
+    async def resolved_credential(self) -> ResolvedCredential:
+        """Tell which kind of credential the next turn spends with.
+
+        Never raises and never takes longer than its own deadline: what cannot be told in time is
+        `KeyType.UNKNOWN`.
+        """
+
+    async def loaded_toolsets(self) -> frozenset[str] | None:
+        """Tell which toolsets and MCP servers the next turn can use; None when it cannot be told."""
+
+    async def start_turn(self, turn: TurnRequest, events: TurnEvents) -> TurnEnd:
+        """Have Hermes do one turn and wait for its end.
+
+        At the end nothing of the turn is still to be told. Cancelling the call interrupts the turn.
+        """
+
+    async def interrupt(self, run_id: UUID) -> None:
+        """Interrupt a run's turn; `start_turn` returns soon after. Does nothing when none runs."""

@@ -1,0 +1,133 @@
+"""The rooms import downwards only, and each dangerous import has its room."""
+
+import ast
+import sys
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parents[1] / "bothy_hermes"
+
+LAYERS = {
+    "words": ("defaults", "errors", "clock", "secret"),
+    "values": (
+        "codec",
+        "wire_words",
+        "wire",
+        "wire_events",
+        "wire_operations",
+        "json_patch",
+        "tokens",
+        "dpop",
+        "config",
+        "backoff",
+        "runtime",
+    ),
+    "rules": (
+        "actual_mode",
+        "tool_class",
+        "intake",
+        "context",
+        "turn",
+        "live_box",
+        "cards",
+        "message_split",
+        "heartbeat",
+        "sse",
+        "install_plan",
+        "wire_schema",
+    ),
+    "edges": ("store", "bothy_http", "bothy_api", "bothy_gateway"),
+    "flows": ("runs", "handler", "bothy_loop"),
+    "hermes": ("hermes_plugin", "hermes_control", "hermes_api", "hermes_config"),
+    "default": ("local_port", "local_rules", "local_store", "local_people", "local_model"),
+    "doors": ("entry", "installer", "probes", "doctor", "demo", "__main__", "__init__"),
+}
+
+MAY_IMPORT = {
+    "words": {"words"},
+    "values": {"words", "values"},
+    "rules": {"words", "values", "rules"},
+    "edges": {"words", "values", "edges"},
+    "flows": {"words", "values", "rules", "edges", "flows"},
+    "hermes": {"words", "values", "rules", "edges", "flows", "hermes"},
+    "default": {"words", "values", "default"},
+    "doors": set(LAYERS),
+}
+
+LAYER_OF = {module: layer for layer, modules in LAYERS.items() for module in modules}
+
+# Who may import what from outside. A room that is not named may not.
+GUARDED = {
+    "http": {"bothy_http", "hermes_api", "local_port", "local_model", "demo"},
+    "websockets": {"bothy_gateway", "local_port"},
+    "socket": {"bothy_http", "bothy_gateway", "local_port", "local_model", "demo"},
+    "ssl": {"bothy_http", "bothy_gateway"},
+    "sqlite3": {"store", "local_store"},
+    "fcntl": {"store", "local_store"},
+    "jwt": {"tokens", "dpop", "local_port", "local_rules", "local_store"},
+    "cryptography": {"tokens", "dpop", "local_port", "local_rules", "local_store"},
+    "subprocess": {"demo"},
+    "random": {"clock"},
+    "time": {"clock"},
+    "gateway": {"hermes_plugin", "hermes_control", "hermes_config"},
+    "hermes_cli": {"hermes_plugin", "hermes_control", "hermes_config"},
+    "hermes_constants": {"hermes_plugin", "hermes_control", "hermes_config"},
+    "tools": {"hermes_plugin", "hermes_control", "hermes_config"},
+    "agent": {"hermes_plugin", "hermes_control", "hermes_config"},
+    "yaml": {"hermes_config"},
+    "ruamel": {"hermes_config"},
+}
+
+THIRD_PARTY = {"websockets", "jwt", "cryptography"}
+HERMES = {"gateway", "hermes_cli", "hermes_constants", "tools", "agent", "yaml", "ruamel"}
+MODULES = sorted(path.stem for path in PACKAGE.glob("*.py"))
+
+
+def imports_of(module):
+    """Every import of a module: own modules, and top-level packages from outside."""
+    own, outside = set(), set()
+    for node in ast.walk(ast.parse((PACKAGE / f"{module}.py").read_text("utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.level:
+            own.update([node.module] if node.module else [alias.name for alias in node.names])
+        elif isinstance(node, ast.ImportFrom):
+            outside.add(str(node.module).split(".")[0])
+        elif isinstance(node, ast.Import):
+            outside.update(alias.name.split(".")[0] for alias in node.names)
+    return own, outside
+
+
+def test_every_module_has_a_layer():
+    assert [module for module in MODULES if module not in LAYER_OF] == []
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_imports_point_downwards(module):
+    own, _ = imports_of(module)
+    layer = LAYER_OF[module]
+    broken = [
+        f"{module} ({layer}) -> {other} ({LAYER_OF[other]})"
+        for other in sorted(own)
+        if LAYER_OF[other] not in MAY_IMPORT[layer]
+    ]
+    assert broken == []
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_outside_imports_have_their_room(module):
+    _, outside = imports_of(module)
+    broken = [f"{module} -> {name}" for name in sorted(outside) if module not in GUARDED.get(name, {module})]
+    assert broken == []
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_nothing_else_is_imported_from_outside(module):
+    _, outside = imports_of(module)
+    known = set(sys.stdlib_module_names) | THIRD_PARTY | HERMES
+    assert sorted(outside - known) == []
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_own_imports_are_relative(module):
+    _, outside = imports_of(module)
+    assert "bothy_hermes" not in outside
