@@ -182,7 +182,7 @@ def parse(cls: type[T], value: Any, path: str = "") -> T:
     """
     if not isinstance(value, Mapping):
         raise WireError(path, "expected an object")
-    known = members(typing.cast("type[Any]", cls))
+    known = members(typing.cast("Hashable", cls))
     if is_closed(cls):
         unknown = set(value) - {member.name for member in known}
         if unknown:
