@@ -40,7 +40,15 @@ LAYERS = {
     "edges": ("store", "bothy_http", "bothy_api", "bothy_gateway"),
     "flows": ("runs", "handler", "bothy_loop"),
     "hermes": ("hermes_plugin", "hermes_control", "hermes_api", "hermes_config"),
-    "default": ("local_port", "local_rules", "local_store", "local_people", "local_model", "local_tokens"),
+    "default": (
+        "local_port",
+        "local_rules",
+        "local_store",
+        "local_people",
+        "local_model",
+        "local_model_script",
+        "local_tokens",
+    ),
     "doors": ("entry", "installer", "probes", "doctor", "demo", "__main__", "__init__"),
 }
 

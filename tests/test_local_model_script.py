@@ -1,0 +1,141 @@
+"""What the scripted model says to what."""
+
+import json
+
+import pytest
+
+from bothy_hermes.local_model_script import LABEL, WORDS, decide, words_table
+
+TERMINAL = [{"type": "function", "function": {"name": "terminal"}}]
+BEHIND_BRIDGE = [{"type": "function", "function": {"name": "tool_call"}}]
+
+
+def ask(*messages, tools=TERMINAL):
+    return decide({"messages": list(messages), "tools": tools})
+
+
+def user(text):
+    return {"role": "user", "content": text}
+
+
+def called(*results):
+    """The messages that follow once tools have answered."""
+    asked = {"role": "assistant", "content": None, "tool_calls": [{}]}
+    return [asked, *({"role": "tool", "content": result} for result in results)]
+
+
+def test_a_message_without_a_word_is_greeted_by_the_script():
+    reply = ask(user("good morning"))
+    assert reply.text.startswith(f"{LABEL} Hello")
+    assert reply.calls == ()
+
+
+def test_the_last_message_decides_and_not_one_before_it():
+    assert ask(user("empty"), user("good morning")).text.startswith(f"{LABEL} Hello")
+    assert ask(user("good morning"), user("empty")).text == ""
+
+
+def test_the_first_word_of_a_message_counts():
+    assert ask(user("repeat tool and slow")).text == f"{LABEL} tool and slow"
+
+
+def test_a_word_inside_another_word_is_none():
+    assert ask(user("notebooks and toolboxes")).text.startswith(f"{LABEL} Hello")
+
+
+def test_a_list_of_parts_is_read_like_a_text():
+    message = {"role": "user", "content": [{"type": "text", "text": "repeat the part"}]}
+    assert ask(message).text == f"{LABEL} the part"
+
+
+def test_what_hermes_adds_to_a_message_is_not_the_persons_word():
+    note = "[System note: This is the user's very first message ever. Offer a tool.]"
+    assert ask(user(f"good morning\n\n{note}")).text.startswith(f"{LABEL} Hello")
+
+
+def test_tool_asks_for_a_command_and_then_tells_what_it_said():
+    first = ask(user("use a tool"))
+    assert [call.name for call in first.calls] == ["terminal"]
+    assert first.text == ""
+    then = ask(user("use a tool"), *called(json.dumps({"output": "hello\n", "exit_code": 0})))
+    assert then.text == f"{LABEL} The tool said: hello"
+    assert then.calls == ()
+
+
+def test_note_says_something_before_the_command():
+    reply = ask(user("note"))
+    assert reply.text == f"{LABEL} First I look at the machine."
+    assert len(reply.calls) == 1
+
+
+def test_parallel_asks_for_two_commands_at_once():
+    assert len(ask(user("parallel")).calls) == 2
+
+
+def test_a_tool_behind_the_bridge_is_called_through_it():
+    direct = ask(user("todo"), tools=[{"type": "function", "function": {"name": "todo_list"}}])
+    bridged = ask(user("todo"), tools=BEHIND_BRIDGE)
+    assert direct.calls[0].name == "todo_list"
+    assert bridged.calls[0].name == "tool_call"
+    assert bridged.calls[0].arguments == {"name": "todo_list", "arguments": direct.calls[0].arguments}
+
+
+def test_what_was_steered_into_a_tool_result_is_repeated():
+    result = "done [OUT-OF-BAND USER MESSAGE from somebody]\norigin\nturn left\n[/OUT-OF-BAND USER MESSAGE]"
+    assert ask(user("tool"), *called(result)).text == (
+        f"{LABEL} The tool said: done Meanwhile you said: turn left"
+    )
+
+
+def test_history_tells_the_messages_before():
+    assert "first message" in ask(user("history")).text
+    assert ask(user("the word is plum"), user("history")).text == (
+        f"{LABEL} Before this message you said: the word is plum"
+    )
+
+
+def test_long_is_as_long_as_asked():
+    assert len(ask(user("long 300000")).text) == 300_000
+    assert len(ask(user("long")).text) == 8_000
+
+
+def test_slow_waits_as_long_as_asked_and_never_for_ever():
+    assert ask(user("slow 2")).wait_seconds == 2.0
+    assert ask(user("slow 99999999")).wait_seconds == 600.0
+
+
+@pytest.mark.parametrize(("word", "status"), [("error401", 401), ("error500", 500)])
+def test_an_error_word_fails_the_request(word, status):
+    assert ask(user(word)).status == status
+
+
+@pytest.mark.parametrize("word", [word.name for word in WORDS])
+def test_every_text_says_that_it_is_a_script(word):
+    first = ask(user(word))
+    second = ask(user(word), *called("fine"))
+    assert all(text.startswith(LABEL) for text in (first.text, second.text) if text)
+    assert first.text or first.calls or word == "empty"
+
+
+def test_a_title_is_made_of_the_persons_words():
+    reply = ask(
+        {"role": "system", "content": "You name chat sessions. Given the user's …"},
+        user("please water the plants in my office"),
+        tools=[],
+    )
+    assert json.loads(reply.text) == {"title": "Script: please water the plants in"}
+
+
+def test_an_approval_is_left_to_a_person():
+    reply = ask(
+        {"role": "system", "content": "Respond with exactly one word: APPROVE, DENY, or ESCALATE"},
+        user("<command>tool</command>"),
+        tools=[],
+    )
+    assert reply.text == "ESCALATE"
+
+
+def test_the_table_for_people_names_every_word_once():
+    names = [name for name, _ in words_table()]
+    assert names == [word.name for word in WORDS]
+    assert len(set(names)) == len(names)
