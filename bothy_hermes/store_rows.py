@@ -1,0 +1,443 @@
+"""The statements of the state file: values to rows, rows to values, and each change's own rule.
+
+Layer: edges. Every function works inside a transaction that somebody else opens and commits; a rule that
+is broken raises before anything half-done can be committed.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Any, TypeVar
+from uuid import UUID
+
+from .codec import dump_json, format_time, load_json, parse_time
+from .errors import IllegalMove
+from .store_values import (
+    CLAIM_MOVES,
+    CLOSED_ENTRIES,
+    ENTRY_MOVES,
+    ENTRY_STARTS,
+    CallDone,
+    CallFailed,
+    CardGone,
+    Change,
+    Claim,
+    Claimed,
+    ClaimMove,
+    ClaimState,
+    EntryMove,
+    EntryState,
+    HermesRun,
+    InboxEntry,
+    OpenCard,
+    OutboxCall,
+    SentMessage,
+    StoredCall,
+    Taken,
+    ThreadSession,
+)
+from .wire_words import EventType
+
+T = TypeVar("T")
+
+ENTRY_MACHINE = "inbox entry"
+CLAIM_MACHINE = "claim"
+"""How `IllegalMove` names the two state machines of the file."""
+
+_ENTRY = "SELECT event_id, event_type, run_id, thread_id, jti, state, created_at FROM inbox"
+_CALL = "SELECT sequence, key, run_id, operation, target_id, if_match, body, attempts FROM outbox"
+_CARD = "SELECT card_id, run_id, kind, hermes_id, session_key, message_id, components FROM cards"
+_CLAIM = "SELECT callback_id, card_id, run_id, state FROM claims"
+
+_CLOSED = ", ".join(f"'{state}'" for state in sorted(CLOSED_ENTRIES))
+_BUSY_RUNS = (
+    f"SELECT run_id FROM inbox WHERE state NOT IN ({_CLOSED}) AND run_id IS NOT NULL "  # noqa: S608  # our words
+    "UNION SELECT run_id FROM outbox"
+)
+
+_REMEMBERED_OF_RUNS = ("messages", "cards", "claims", "hermes_runs")
+"""Tables whose rows are kept for as long as their run has something to do, and then by age."""
+
+
+# The inbox ----------------------------------------------------------------------------------------
+
+
+def take_event(connection: sqlite3.Connection, entry: InboxEntry) -> Taken:
+    """Put an entry and bind its token's ID to the event.
+
+    Raises:
+        IllegalMove: An entry does not begin in that state.
+    """
+    if entry.state not in ENTRY_STARTS:
+        raise IllegalMove(ENTRY_MACHINE, "none", entry.state)
+    if entry_of(connection, entry.event_id) is not None:
+        return Taken.KNOWN
+    if entry.jti is not None and not _bind(connection, entry.jti, entry):
+        return Taken.REPLAYED
+    moment = format_time(entry.created_at)
+    connection.execute(
+        "INSERT INTO inbox (event_id, event_type, run_id, thread_id, jti, state, created_at, changed_at) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        (
+            str(entry.event_id),
+            entry.event_type,
+            _text(entry.run_id),
+            _text(entry.thread_id),
+            entry.jti,
+            entry.state,
+            moment,
+            moment,
+        ),
+    )
+    return Taken.NEW
+
+
+def _bind(connection: sqlite3.Connection, jti: str, entry: InboxEntry) -> bool:
+    connection.execute(
+        "INSERT OR IGNORE INTO token_ids (jti, event_id, created_at) VALUES (?, ?, ?)",
+        (jti, str(entry.event_id), format_time(entry.created_at)),
+    )
+    bound = connection.execute("SELECT event_id FROM token_ids WHERE jti = ?", (jti,)).fetchone()
+    return bool(bound[0] == str(entry.event_id))
+
+
+def entry_of(connection: sqlite3.Connection, event_id: UUID) -> InboxEntry | None:
+    """The entry of an event."""
+    return _one(connection, f"{_ENTRY} WHERE event_id = ?", (str(event_id),), _entry)
+
+
+def entry_of_run(connection: sqlite3.Connection, run_id: UUID) -> InboxEntry | None:
+    """The entry of the invocation that offered a run."""
+    where = f"{_ENTRY} WHERE run_id = ? AND event_type = ? ORDER BY position DESC"
+    return _one(connection, where, (str(run_id), EventType.INVOCATION), _entry)
+
+
+def open_entries(connection: sqlite3.Connection) -> list[InboxEntry]:
+    """Entries with something left to do, in the order in which they were taken."""
+    rows = connection.execute(f"{_ENTRY} WHERE state NOT IN ({_CLOSED}) ORDER BY position")
+    return [_entry(row) for row in rows]
+
+
+def forget_entry(connection: sqlite3.Connection, event_id: UUID) -> None:
+    """Forget an event: delivered again, it is new. Its token stays bound to it."""
+    connection.execute("DELETE FROM inbox WHERE event_id = ?", (str(event_id),))
+
+
+def _move_entry(connection: sqlite3.Connection, move: EntryMove, moment: str) -> None:
+    row = connection.execute("SELECT state FROM inbox WHERE event_id = ?", (str(move.event_id),)).fetchone()
+    if row is None or move.state not in ENTRY_MOVES[EntryState(row[0])]:
+        raise IllegalMove(ENTRY_MACHINE, row[0] if row else "none", move.state)
+    connection.execute(
+        "UPDATE inbox SET state = ?, changed_at = ? WHERE event_id = ?",
+        (move.state, moment, str(move.event_id)),
+    )
+
+
+# The outbox ---------------------------------------------------------------------------------------
+
+
+def calls(connection: sqlite3.Connection, run_id: UUID | None) -> list[StoredCall]:
+    """The calls of a run, or of all runs, in the order in which they were put."""
+    if run_id is None:
+        return [_call(row) for row in connection.execute(f"{_CALL} ORDER BY sequence")]
+    rows = connection.execute(f"{_CALL} WHERE run_id = ? ORDER BY sequence", (str(run_id),))
+    return [_call(row) for row in rows]
+
+
+def call_attempted(connection: sqlite3.Connection, sequence: int) -> None:
+    """Count a try of a call."""
+    connection.execute("UPDATE outbox SET attempts = attempts + 1 WHERE sequence = ?", (sequence,))
+
+
+def _put_call(connection: sqlite3.Connection, call: OutboxCall, _moment: str) -> None:
+    connection.execute(
+        "INSERT INTO outbox (key, run_id, operation, target_id, if_match, body) VALUES (?, ?, ?, ?, ?, ?) "
+        "ON CONFLICT (key) DO NOTHING",
+        (
+            call.key,
+            str(call.run_id),
+            call.operation,
+            _text(call.target_id),
+            call.if_match,
+            dump_json(call.body),
+        ),
+    )
+
+
+def _call_done(connection: sqlite3.Connection, done: CallDone, _moment: str) -> None:
+    connection.execute("DELETE FROM outbox WHERE sequence = ?", (done.sequence,))
+
+
+def _call_failed(connection: sqlite3.Connection, failed: CallFailed, _moment: str) -> None:
+    gone = connection.execute("DELETE FROM outbox WHERE sequence = ?", (failed.sequence,))
+    if gone.rowcount:
+        connection.execute(
+            "INSERT INTO counters (name, value) VALUES (?, 1) "
+            "ON CONFLICT (name) DO UPDATE SET value = value + 1",
+            (failed.word,),
+        )
+
+
+def outbox_mark(connection: sqlite3.Connection) -> tuple[bool, int]:
+    """Whether the outbox is empty, and the last sequence that it ever gave."""
+    empty = not connection.execute("SELECT EXISTS (SELECT 1 FROM outbox)").fetchone()[0]
+    last = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'outbox'").fetchone()
+    return empty, int(last[0]) if last else 0
+
+
+# Cards and their claims ---------------------------------------------------------------------------
+
+
+def claim(connection: sqlite3.Connection, wanted: Claim, moment: str) -> Claimed:
+    """Take a card's answer, once."""
+    known = connection.execute("SELECT 1 FROM claims WHERE callback_id = ?", (str(wanted.callback_id),))
+    if known.fetchone():
+        return Claimed.KNOWN
+    if not connection.execute("SELECT 1 FROM cards WHERE card_id = ?", (wanted.card_id,)).fetchone():
+        return Claimed.GONE
+    holder = "SELECT 1 FROM claims WHERE card_id = ? AND state <> ?"
+    if connection.execute(holder, (wanted.card_id, ClaimState.RELEASED)).fetchone():
+        return Claimed.TAKEN
+    connection.execute(
+        "INSERT INTO claims (callback_id, card_id, run_id, state, changed_at) VALUES (?, ?, ?, ?, ?)",
+        (str(wanted.callback_id), wanted.card_id, str(wanted.run_id), ClaimState.CLAIMED, moment),
+    )
+    return Claimed.NEW
+
+
+def claim_of(connection: sqlite3.Connection, callback_id: UUID) -> Claim | None:
+    """The claim of an interaction or a follow-up."""
+    return _one(connection, f"{_CLAIM} WHERE callback_id = ?", (str(callback_id),), _claim)
+
+
+def open_claims(connection: sqlite3.Connection) -> list[Claim]:
+    """Claims whose last step was not reached."""
+    rows = connection.execute(
+        f"{_CLAIM} WHERE state IN (?, ?) ORDER BY changed_at, callback_id",
+        (ClaimState.CLAIMED, ClaimState.RESOLVED),
+    )
+    return [_claim(row) for row in rows]
+
+
+def _move_claim(connection: sqlite3.Connection, move: ClaimMove, moment: str) -> None:
+    held = claim_of(connection, move.callback_id)
+    if held is None or move.state not in CLAIM_MOVES[held.state]:
+        raise IllegalMove(CLAIM_MACHINE, held.state if held else "none", move.state)
+    connection.execute(
+        "UPDATE claims SET state = ?, changed_at = ? WHERE callback_id = ?",
+        (move.state, moment, str(move.callback_id)),
+    )
+
+
+def card_of(connection: sqlite3.Connection, card_id: str) -> OpenCard | None:
+    """The open card with this `client_msg_id`."""
+    return _one(connection, f"{_CARD} WHERE card_id = ?", (card_id,), _card)
+
+
+def card_of_message(connection: sqlite3.Connection, message_id: UUID) -> OpenCard | None:
+    """The open card that the server holds as this message."""
+    return _one(connection, f"{_CARD} WHERE message_id = ?", (str(message_id),), _card)
+
+
+def cards(connection: sqlite3.Connection, run_id: UUID | None) -> list[OpenCard]:
+    """The open cards of a run, or of all runs."""
+    if run_id is None:
+        return [_card(row) for row in connection.execute(f"{_CARD} ORDER BY card_id")]
+    rows = connection.execute(f"{_CARD} WHERE run_id = ? ORDER BY card_id", (str(run_id),))
+    return [_card(row) for row in rows]
+
+
+def _put_card(connection: sqlite3.Connection, card: OpenCard, moment: str) -> None:
+    components = {custom_id: str(component_id) for custom_id, component_id in card.components.items()}
+    connection.execute(
+        "INSERT OR REPLACE INTO cards "
+        "(card_id, run_id, kind, hermes_id, session_key, message_id, components, changed_at) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        (
+            card.card_id,
+            str(card.run_id),
+            card.kind,
+            card.hermes_id,
+            card.session_key,
+            _text(card.message_id),
+            dump_json(components),
+            moment,
+        ),
+    )
+
+
+def _card_gone(connection: sqlite3.Connection, gone: CardGone, _moment: str) -> None:
+    connection.execute("DELETE FROM cards WHERE card_id = ?", (gone.card_id,))
+
+
+# What else is remembered of a run or a thread -----------------------------------------------------
+
+
+def sent_message(connection: sqlite3.Connection, run_id: UUID, client_msg_id: str) -> SentMessage | None:
+    """What the server made of a message."""
+    query = "SELECT message_id, version FROM messages WHERE run_id = ? AND client_msg_id = ?"
+    return _one(
+        connection,
+        query,
+        (str(run_id), client_msg_id),
+        lambda row: SentMessage(run_id, client_msg_id, UUID(row[0]), row[1]),
+    )
+
+
+def _put_message(connection: sqlite3.Connection, sent: SentMessage, moment: str) -> None:
+    connection.execute(
+        "INSERT OR REPLACE INTO messages (run_id, client_msg_id, message_id, version, changed_at) "
+        "VALUES (?, ?, ?, ?, ?)",
+        (str(sent.run_id), sent.client_msg_id, str(sent.message_id), sent.version, moment),
+    )
+
+
+def session_of(connection: sqlite3.Connection, thread_id: UUID) -> ThreadSession | None:
+    """The Hermes session of a thread."""
+    query = "SELECT session_id, parent_id, external_session_ref, version FROM sessions WHERE thread_id = ?"
+    return _one(connection, query, (str(thread_id),), lambda row: ThreadSession(thread_id, *row))
+
+
+def _put_session(connection: sqlite3.Connection, session: ThreadSession, moment: str) -> None:
+    connection.execute(
+        "INSERT OR REPLACE INTO sessions "
+        "(thread_id, session_id, parent_id, external_session_ref, version, changed_at) "
+        "VALUES (?, ?, ?, ?, ?, ?)",
+        (
+            str(session.thread_id),
+            session.session_id,
+            session.parent_id,
+            session.external_session_ref,
+            session.version,
+            moment,
+        ),
+    )
+
+
+def hermes_run(connection: sqlite3.Connection, run_id: UUID) -> HermesRun | None:
+    """What Hermes calls a run over HTTP."""
+    query = "SELECT idempotency_key, hermes_run_id, session_id FROM hermes_runs WHERE run_id = ?"
+    return _one(connection, query, (str(run_id),), lambda row: HermesRun(run_id, *row))
+
+
+def _put_hermes_run(connection: sqlite3.Connection, run: HermesRun, moment: str) -> None:
+    connection.execute(
+        "INSERT OR REPLACE INTO hermes_runs (run_id, idempotency_key, hermes_run_id, session_id, changed_at) "
+        "VALUES (?, ?, ?, ?, ?)",
+        (str(run.run_id), run.idempotency_key, run.hermes_run_id, run.session_id, moment),
+    )
+
+
+# Changes, age and what exists once ----------------------------------------------------------------
+
+_APPLY: Mapping[type, Callable[[sqlite3.Connection, Any, str], None]] = {
+    OutboxCall: _put_call,
+    EntryMove: _move_entry,
+    ClaimMove: _move_claim,
+    CallDone: _call_done,
+    CallFailed: _call_failed,
+    OpenCard: _put_card,
+    CardGone: _card_gone,
+    SentMessage: _put_message,
+    ThreadSession: _put_session,
+    HermesRun: _put_hermes_run,
+}
+
+
+def apply(connection: sqlite3.Connection, change: Change, moment: str) -> None:
+    """Write one change.
+
+    Raises:
+        IllegalMove: A move that the entry or the claim does not have.
+    """
+    _APPLY[type(change)](connection, change, moment)
+
+
+def prune(connection: sqlite3.Connection, settled_before: datetime, unused_before: datetime) -> int:
+    """Forget what was closed or used before these moments.
+
+    Args:
+        connection: The connection.
+        settled_before: For events, token IDs and what belongs to runs that have nothing left to do.
+        unused_before: For the sessions of threads.
+
+    Returns:
+        How many rows went.
+    """
+    settled, unused = format_time(settled_before), format_time(unused_before)
+    gone = connection.execute(
+        f"DELETE FROM inbox WHERE state IN ({_CLOSED}) AND changed_at < ?",  # noqa: S608  # our words
+        (settled,),
+    ).rowcount
+    gone += connection.execute(
+        "DELETE FROM token_ids WHERE created_at < ? AND event_id NOT IN (SELECT event_id FROM inbox)",
+        (settled,),
+    ).rowcount
+    for table in _REMEMBERED_OF_RUNS:
+        gone += connection.execute(
+            f"DELETE FROM {table} WHERE changed_at < ? AND run_id NOT IN ({_BUSY_RUNS})",  # noqa: S608  # our words
+            (settled,),
+        ).rowcount
+    gone += connection.execute("DELETE FROM sessions WHERE changed_at < ?", (unused,)).rowcount
+    return gone
+
+
+def counters(connection: sqlite3.Connection) -> Mapping[str, int]:
+    """What was counted, by its word."""
+    return dict(connection.execute("SELECT name, value FROM counters ORDER BY name").fetchall())
+
+
+def made_once(connection: sqlite3.Connection, name: str, value: str) -> str:
+    """Keep a value under a name unless there is one; return the one that is kept."""
+    connection.execute("INSERT OR IGNORE INTO meta (name, value) VALUES (?, ?)", (name, value))
+    return str(connection.execute("SELECT value FROM meta WHERE name = ?", (name,)).fetchone()[0])
+
+
+# Rows to values -----------------------------------------------------------------------------------
+
+
+def _one(
+    connection: sqlite3.Connection, query: str, values: tuple[Any, ...], read: Callable[[Any], T]
+) -> T | None:
+    row = connection.execute(f"{query} LIMIT 1", values).fetchone()
+    return None if row is None else read(row)
+
+
+def _entry(row: Any) -> InboxEntry:
+    event_id, event_type, run_id, thread_id, jti, state, created_at = row
+    return InboxEntry(
+        event_id=UUID(event_id),
+        event_type=event_type,
+        run_id=_id(run_id),
+        thread_id=_id(thread_id),
+        jti=jti,
+        state=EntryState(state),
+        created_at=parse_time(created_at, "created_at"),
+    )
+
+
+def _call(row: Any) -> StoredCall:
+    sequence, key, run_id, operation, target_id, if_match, body, attempts = row
+    call = OutboxCall(key, UUID(run_id), operation, _id(target_id), if_match, load_json(body))
+    return StoredCall(sequence, call, attempts)
+
+
+def _card(row: Any) -> OpenCard:
+    card_id, run_id, kind, hermes_id, session_key, message_id, components = row
+    ids = {custom_id: UUID(one) for custom_id, one in load_json(components).items()}
+    return OpenCard(card_id, UUID(run_id), kind, hermes_id, session_key, _id(message_id), ids)
+
+
+def _claim(row: Any) -> Claim:
+    callback_id, card_id, run_id, state = row
+    return Claim(UUID(callback_id), card_id, UUID(run_id), ClaimState(state))
+
+
+def _id(value: str | None) -> UUID | None:
+    return None if value is None else UUID(value)
+
+
+def _text(value: UUID | None) -> str | None:
+    return None if value is None else str(value)
