@@ -1,0 +1,314 @@
+"""The adapter's life: lock, disk, server, gateway, events, heartbeats, and the way out.
+
+Layer: flows. Brings the rooms up in the order of docs/protocol.md (section 7), keeps them together
+while the gateway lives, and takes them down so that nothing accepted is lost. What an event means is
+`admission`'s subject, what a run does `runs`'.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any, NoReturn
+from uuid import UUID
+
+from .admission import Admission
+from .bothy_api import AgentToken, BothyApi
+from .bothy_gateway import Delivery, Gateway, GatewayEvents
+from .bothy_http import HttpTransport, Transport, load_dpop_key
+from .bothy_keys import KeyRing
+from .clock import Clock
+from .config import Settings
+from .defaults import ADAPTER_NAME, LOGGER_NAME, RUNTIME_NAME, VERSION
+from .dpop import ProofSigner
+from .errors import BothyError, ConfigError, ProblemAnswer, StateError
+from .handler import Handler
+from .proof import Prover
+from .pulse import Pulse
+from .recovery import Recovery
+from .run_context import ContextReader
+from .runtime import Runtime
+from .services import Services
+from .state_files import write_status
+from .store import Store
+from .store_lock import StateLock
+from .wire import Me, Software
+from .wire_events import Hello, HelloSettings, Identify, Ready
+from .wire_words import MAX_CONTENT_BYTES, PROTOCOL_VERSION, DegradedReason, PrincipalKind
+
+_log = logging.getLogger(LOGGER_NAME)
+
+UNAUTHORIZED_PAUSE_SECONDS = 60.0
+"""Between two tries with a token that the server refuses: an operator has to put another one there."""
+
+CLOSE_GRACE_SECONDS = 2.5
+"""What the ends of interrupted runs get to reach the server; Hermes allows a disconnect five."""
+
+PRUNE_SECONDS = 3600.0
+"""Between two clean-ups of what is settled and old."""
+
+FOREIGN_PAUSE_SECONDS = 95.0
+"""When runs of another adapter are looked at again: it counts as gone after 90 s without a sign."""
+
+RECOVERY_PAUSE_SECONDS = 5.0
+"""Between two tries to settle what the last process left; no event is judged before that."""
+
+FIRST_HEARTBEAT_SECONDS = 30.0
+"""The interval until the server named its own."""
+
+
+class AdapterLoop(GatewayEvents):
+    """One adapter, from `run` to `stop`.
+
+    Args:
+        settings: The configuration.
+        runtime: Hermes.
+        clock: Time, waiting, randomness, IDs.
+        state_dir: Where the adapter keeps what must survive it.
+        transport: How requests travel; None for HTTP.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        runtime: Runtime,
+        clock: Clock,
+        state_dir: Path,
+        transport: Transport | None = None,
+    ) -> None:
+        self._settings = settings
+        self._runtime = runtime
+        self._clock = clock
+        self._state_dir = state_dir
+        self._transport = transport
+        self._stop = asyncio.Event()
+        self._over = asyncio.Event()
+        self._running = False
+        self._ready = asyncio.Event()
+        self._recovered = asyncio.Event()
+        self._hello: Hello | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._flags: set[DegradedReason] = set()
+        self._handler: Handler | None = None
+        self._admission: Admission | None = None
+        self._pulse: Pulse | None = None
+        self._recovery: Recovery | None = None
+        self._api: BothyApi | None = None
+
+    async def run(self) -> None:
+        """Serve until `stop` is called or the server sends this adapter away.
+
+        Raises:
+            ConfigError: A key, or what the server says about the agent, cannot be worked with.
+            StateError: The state directory cannot be used.
+            GatewayRefused: The server refuses this adapter for good.
+        """
+        self._running = True
+        try:
+            lock = StateLock.acquire(self._state_dir)
+            try:
+                await self._with_store()
+            finally:
+                lock.release()
+        finally:
+            self._over.set()
+
+    async def stop(self) -> None:
+        """Interrupt what runs, store what is owed and return when `run` is over."""
+        self._stop.set()
+        if self._running:
+            await self._over.wait()
+
+    # Bringing up ----------------------------------------------------------------------------------
+
+    async def _with_store(self) -> None:
+        store = await Store.open(self._state_dir, self._clock)
+        try:
+            transport = self._transport or HttpTransport(
+                self._settings.server_url, ca_file=self._settings.ca_file, proxy=self._settings.proxy
+            )
+            try:
+                await self._until_stopped(self._serve(store, transport))
+            finally:
+                await transport.close()
+        finally:
+            await store.close()
+
+    async def _until_stopped(self, serving: Any) -> None:
+        task = asyncio.create_task(serving, name="bothy-serve")
+        stopping = asyncio.create_task(self._stop.wait(), name="bothy-stop")
+        try:
+            await asyncio.wait((task, stopping), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            if self._handler is not None:
+                await self._handler.close(CLOSE_GRACE_SECONDS)
+            stopping.cancel()
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+        if not task.cancelled():
+            task.result()
+
+    async def _serve(self, store: Store, transport: Transport) -> NoReturn:
+        settings, clock = self._settings, self._clock
+        key_file = settings.dpop_key_file
+        signer = ProofSigner(load_dpop_key(key_file)) if key_file is not None else None
+        self._api = api = BothyApi(settings, transport, clock, AgentToken(settings.token_file), signer)
+        keys = KeyRing(api, clock)
+        await keys.fetch()  # first: the answer's date sets the clock before the first proof is made
+        me = await self._who_am_i(api)
+        services = Services(
+            settings=settings,
+            api=api,
+            store=store,
+            runtime=self._runtime,
+            prover=Prover(self._runtime),
+            context=ContextReader(api, settings, clock),
+            clock=clock,
+            limits=self._limits,
+        )
+        adapter_id = await store.adapter_id()
+        self._handler = handler = Handler(services, self._poke)
+        self._recovery = Recovery(services, handler, agent_id=me.id, adapter_id=adapter_id)
+        self._admission = Admission(
+            services,
+            keys,
+            handler,
+            agent_id=me.id,
+            jkt=signer.jkt if signer is not None else None,
+            config_changed=lambda: self._config_changed(services),
+        )
+        self._pulse = pulse = Pulse(
+            services,
+            handler,
+            agent_id=me.id,
+            interval=self._heartbeat_interval,
+            flags=self._flags,
+            publish=self._publish,
+        )
+        gateway = Gateway(api, settings, clock, lambda: self._identify(adapter_id), me.id, self)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._after_ready(pulse), name="bothy-pulse")
+            group.create_task(self._prune(store), name="bothy-prune")
+            await gateway.run()
+        raise AssertionError("a gateway runs until it is cancelled")
+
+    async def _who_am_i(self, api: BothyApi) -> Me:
+        while True:
+            try:
+                me = await api.get_me()
+            except ProblemAnswer as problem:
+                if problem.status != HTTPStatus.UNAUTHORIZED:
+                    raise
+                _log.error("the server refuses the token of hermes_adapter.token_file; trying again")
+                await self._clock.sleep(UNAUTHORIZED_PAUSE_SECONDS)
+            else:
+                _check_me(me, self._settings.instance_id)
+                return me
+
+    def _identify(self, adapter_id: UUID) -> Identify:
+        return Identify(
+            consumer=self._settings.consumer,
+            adapter_id=adapter_id,
+            protocol_version=PROTOCOL_VERSION,
+            adapter=Software(name=ADAPTER_NAME, version=VERSION),
+            runtime=Software(name=RUNTIME_NAME, version=self._runtime.version),
+            max_active_runs=self._settings.max_active_runs,
+        )
+
+    # What the gateway tells -----------------------------------------------------------------------
+
+    async def on_ready(self, hello: Hello, ready: Ready) -> None:
+        """The server takes this connection."""
+        _log.info("connected; %d events wait", ready.pending)
+        self._hello = hello
+        self._ready.set()
+        if self._recovery is not None and not self._recovered.is_set():
+            recovery, self._recovery = self._recovery, None
+            self._spawn(self._recover(recovery), "bothy-recover")
+        self._poke()
+
+    def on_delivery(self, delivery: Delivery) -> None:
+        """An event came: judged in a task of its own, so that reading never waits."""
+        if self._stop.is_set():
+            return  # not acked: it is delivered again, to the process after this one
+        self._spawn(self._admit(delivery, self._clock.monotonic()), "bothy-admit")
+
+    def on_lost(self) -> None:
+        """The connection is gone; the gateway makes another."""
+        _log.info("the connection to the server is gone")
+
+    async def _admit(self, delivery: Delivery, arrived_at: float) -> None:
+        await self._recovered.wait()
+        assert self._admission is not None  # made before the gateway runs
+        await self._admission.take(delivery, arrived_at)
+
+    async def _recover(self, recovery: Recovery) -> None:
+        while not self._recovered.is_set():
+            try:
+                await recovery.recover()
+                self._recovered.set()
+            except BothyError as error:
+                _log.error("what the last process left cannot be settled yet: %s", error)
+                await self._clock.sleep(RECOVERY_PAUSE_SECONDS)
+        await self._clock.sleep(FOREIGN_PAUSE_SECONDS)
+        await recovery.end_lost_runs()
+
+    # While it lives -------------------------------------------------------------------------------
+
+    async def _after_ready(self, pulse: Pulse) -> None:
+        await self._ready.wait()
+        await pulse.run()
+
+    async def _prune(self, store: Store) -> None:
+        while True:
+            await store.prune(self._clock.now())
+            await self._clock.sleep(PRUNE_SECONDS)
+
+    def _config_changed(self, services: Services) -> None:
+        services.context.forget_channels()
+        self._poke()
+
+    def _publish(self, heartbeat: Mapping[str, Any]) -> None:
+        try:
+            write_status(self._state_dir, {"heartbeat": heartbeat, "adapter": {"version": VERSION}})
+        except StateError as error:
+            _log.error("status.json is not up to date: %s", error)
+
+    def _poke(self) -> None:
+        if self._pulse is not None:
+            self._pulse.poke()
+
+    def _limits(self) -> HelloSettings:
+        if self._hello is not None:
+            return self._hello.settings
+        return HelloSettings(
+            run_update_min_interval_ms=1000, max_content_bytes=MAX_CONTENT_BYTES, costs_enabled=False
+        )
+
+    def _heartbeat_interval(self) -> float:
+        return self._hello.heartbeat_interval_ms / 1000 if self._hello else FIRST_HEARTBEAT_SECONDS
+
+    def _spawn(self, what: Any, name: str) -> None:
+        task: asyncio.Task[None] = asyncio.create_task(what, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._finished)
+
+    def _finished(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            _log.error("%s broke off", task.get_name(), exc_info=task.exception())
+
+
+def _check_me(me: Me, instance_id: UUID) -> None:
+    """The token must belong to an agent of the configured instance.
+
+    Raises:
+        ConfigError: It does not.
+    """
+    if me.kind is not PrincipalKind.AGENT:
+        raise ConfigError("hermes_adapter.token_file", "holds the token of a person, not of an agent")
+    if me.instance_id != instance_id:
+        raise ConfigError("hermes_adapter.instance_id", "is not the instance that the server names")

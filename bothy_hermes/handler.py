@@ -1,0 +1,133 @@
+"""The runs that are being worked on, and what events do to them.
+
+Layer: flows. Holds one `RunWork` per run, gives each a slot, and passes on what the server or a changed
+mode decides about a run. Whether an event is believed at all was settled by `admission` before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from uuid import UUID
+
+from .defaults import LOGGER_NAME
+from .proof import Proof
+from .run_outbox import RunOutbox
+from .run_tokens import RunToken
+from .runs import RunWork
+from .secret import Secret
+from .services import Services
+from .store import InboxEntry
+from .wire_events import Invocation, RunEndedEvent
+from .wire_words import Outcome, Reason
+
+_log = logging.getLogger(LOGGER_NAME)
+
+
+class Handler:
+    """Every run of this adapter that is not over.
+
+    Args:
+        services: What runs need.
+        changed: Called when the number of active runs changed.
+    """
+
+    def __init__(self, services: Services, changed: Callable[[], None]) -> None:
+        self._services = services
+        self._changed = changed
+        self._slots = asyncio.Semaphore(services.settings.max_active_runs)
+        self._works: dict[UUID, RunWork] = {}
+        self._tasks: dict[UUID, asyncio.Task[None]] = {}
+
+    @property
+    def active_runs(self) -> int:
+        """How many runs are being worked on."""
+        return len(self._works)
+
+    def knows(self, run_id: UUID) -> bool:
+        """Whether something is still done for a run."""
+        return run_id in self._tasks
+
+    def begin(self, entry: InboxEntry, invocation: Invocation, token: Secret | None) -> None:
+        """Work on an accepted invocation, as soon as a slot is free."""
+        work = RunWork(self._services, entry, invocation, token)
+        self._works[work.run_id] = work
+        self._spawn(work.run_id, self._work(work))
+        self._changed()
+
+    def send_leftovers(self, run_id: UUID, token: Secret | None, entry_id: UUID | None = None) -> None:
+        """Send the stored calls of a run that nobody works on (refused, or from before a restart)."""
+        if run_id in self._tasks:
+            return
+        source = RunToken(self._services.api, run_id, token)
+        outbox = RunOutbox(self._services.api, self._services.store, run_id, source, entry_id=entry_id)
+        self._spawn(run_id, _drain(outbox))
+
+    def take_token(self, run_id: UUID, token: Secret) -> None:
+        """A valid event of a run brought a token: use it for the run from now on."""
+        work = self._works.get(run_id)
+        if work is not None:
+            work.token.take(token)
+
+    async def run_ended(self, event: RunEndedEvent) -> None:
+        """The server ended a run: interrupt its turn and answer with the same outcome."""
+        outcome = Outcome(event.state.value)
+        reason = Reason.INTERRUPTED if outcome is Outcome.FAILED else None
+        await self.end_run(event.run_id, outcome, reason)
+
+    async def end_run(self, run_id: UUID, outcome: Outcome, reason: Reason | None) -> None:
+        """End a run before its turn does; nothing happens to a run that nobody works on."""
+        work = self._works.get(run_id)
+        if work is not None:
+            await work.end_early(outcome, reason)
+
+    async def judge_turns(self, proof: Proof) -> None:
+        """Interrupt every turn that no longer spends or touches what its run allows."""
+        for work in list(self._works.values()):
+            run = work.invocation.run
+            if not proof.spends(run.billing_mode):
+                await work.end_early(Outcome.FAILED, Reason.BILLING_MODE_MISMATCH)
+            elif not proof.stays_within(run.tool_class):
+                await work.end_early(Outcome.FAILED, Reason.TOOL_CLASS_EXCEEDED)
+
+    async def settle(self, seconds: float) -> bool:
+        """Wait until nothing is being done any more; tell whether that came in time."""
+        if not self._tasks:
+            return True
+        _, rest = await asyncio.wait(self._tasks.values(), timeout=seconds)
+        return not rest
+
+    async def close(self, grace: float) -> None:
+        """Interrupt what runs, give the ends `grace` seconds to reach the server, then stop.
+
+        What did not reach it is stored, and sent or ended after the next start.
+        """
+        for work in list(self._works.values()):
+            await work.end_early(Outcome.FAILED, Reason.INTERRUPTED)
+        await self.settle(grace)
+        for task in list(self._tasks.values()):
+            task.cancel()
+        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+
+    async def _work(self, work: RunWork) -> None:
+        try:
+            async with self._slots:
+                await work.work()
+        finally:
+            self._works.pop(work.run_id, None)
+            self._changed()
+
+    def _spawn(self, run_id: UUID, what: Coroutine[None, None, None]) -> None:
+        task = asyncio.create_task(what, name=f"bothy-run-{run_id}")
+        self._tasks[run_id] = task
+        task.add_done_callback(lambda done: self._done(run_id, done))
+
+    def _done(self, run_id: UUID, task: asyncio.Task[None]) -> None:
+        self._tasks.pop(run_id, None)
+        if not task.cancelled() and task.exception() is not None:
+            _log.error("run %s: its work broke off", run_id, exc_info=task.exception())
+
+
+async def _drain(outbox: RunOutbox) -> None:
+    await outbox.drain()

@@ -1,0 +1,69 @@
+"""Whose money the next turn would spend, and what it could touch, asked of Hermes now.
+
+Layer: flows. One question to the runtime serves everybody who asks at the same moment; nothing is
+kept for later, because the answer may change between two turns.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+from . import actual_mode, tool_class
+from .actual_mode import ActualMode
+from .runtime import Runtime
+from .wire import StartRun
+from .wire_words import BillingMode
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """What was found at one moment.
+
+    Attributes:
+        actual: The billing mode and its evidence.
+        tool_class: The class of the tools that the next turn can use.
+    """
+
+    actual: ActualMode
+    tool_class: str
+
+    def spends(self, mode: BillingMode) -> bool:
+        """Whether the next turn is proven to spend in this mode; an unknown mode never is."""
+        return self.actual.matches(mode)
+
+    def stays_within(self, granted: str) -> bool:
+        """Whether the tools of the next turn are within a granted class."""
+        return not tool_class.exceeds(self.tool_class, granted)
+
+    def start(self, mode: BillingMode) -> StartRun:
+        """The evidence for startRun; only for a mode that `spends` has confirmed."""
+        return StartRun(billing_mode=mode, billing_evidence=self.actual.evidence, tool_class=self.tool_class)
+
+
+class Prover:
+    """Asks the runtime, once for all who wait.
+
+    Args:
+        runtime: Hermes.
+    """
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._asking: asyncio.Task[Proof] | None = None
+
+    async def now(self) -> Proof:
+        """Return what is true now; joins a question that is already under way."""
+        if self._asking is None:
+            self._asking = asyncio.create_task(self._ask(), name="bothy-proof")
+            self._asking.add_done_callback(self._asked)
+        return await asyncio.shield(self._asking)
+
+    def _asked(self, _task: asyncio.Task[Proof]) -> None:
+        self._asking = None
+
+    async def _ask(self) -> Proof:
+        credential, toolsets = await asyncio.gather(
+            self._runtime.resolved_credential(), self._runtime.loaded_toolsets()
+        )
+        return Proof(actual_mode.determine(credential), tool_class.classify(toolsets))

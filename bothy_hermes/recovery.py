@@ -1,0 +1,119 @@
+"""What the adapter does with what the process before it left behind.
+
+Layer: flows. Runs once after the first `ready` and before any event is judged (docs/protocol.md,
+section 7): send what is still owed, take up what never started, end what this runtime has lost. A run
+of another adapter is left alone until that adapter has not been seen for a while.
+"""
+
+from __future__ import annotations
+
+import logging
+from datetime import timedelta
+from uuid import UUID
+
+from .defaults import LOGGER_NAME
+from .handler import Handler
+from .run_outbox import finish_call
+from .services import Services
+from .store import EntryState, InboxEntry
+from .wire import FinishRun, Metrics
+from .wire_events import ListedRun
+from .wire_words import Outcome, Reason, RunState
+
+_log = logging.getLogger(LOGGER_NAME)
+
+OUTBOX_SECONDS = 30.0
+"""How long events wait for what is still owed; a server that takes longer gets it meanwhile."""
+
+FOREIGN_SECONDS = 90
+"""An adapter not seen for this long is gone, as the server counts it."""
+
+LOST = FinishRun(outcome=Outcome.FAILED, reason=Reason.ADAPTER_RESTARTED, metrics=Metrics())
+"""The end of a run whose turn died with its process."""
+
+
+class Recovery:
+    """The steps after a start.
+
+    Args:
+        services: Rooms and settings.
+        handler: Takes up runs and sends what is owed.
+        agent_id: The agent.
+        adapter_id: This adapter, as its state file names it.
+    """
+
+    def __init__(self, services: Services, handler: Handler, *, agent_id: UUID, adapter_id: UUID) -> None:
+        self._services = services
+        self._handler = handler
+        self._agent_id = agent_id
+        self._adapter_id = adapter_id
+
+    async def recover(self) -> None:
+        """Do all steps, once."""
+        await self._send_what_is_owed()
+        listed = await self._listed()
+        for entry in await self._services.store.open_entries():
+            await self._recover_entry(entry, listed.get(entry.run_id) if entry.run_id else None)
+        await self.end_lost_runs()
+
+    async def end_lost_runs(self) -> None:
+        """End every started run whose adapter is gone, and whose turn with it."""
+        for listed in (await self._listed()).values():
+            if listed.run.state in (RunState.RUNNING, RunState.WAITING_INPUT) and self._is_lost(listed):
+                await self._end(listed.run.id)
+
+    async def _send_what_is_owed(self) -> None:
+        store = self._services.store
+        entries = {entry.run_id: entry.event_id for entry in await store.open_entries() if entry.run_id}
+        for run_id in {stored.call.run_id: None for stored in await store.calls()}:
+            self._handler.send_leftovers(run_id, None, entries.get(run_id))
+        if not await self._handler.settle(OUTBOX_SECONDS):
+            _log.warning("what the last process owed the server is still being sent")
+
+    async def _listed(self) -> dict[UUID, ListedRun]:
+        listing = await self._services.api.list_runs(self._agent_id, ())
+        return {listed.run.id: listed for listed in listing.runs}
+
+    async def _recover_entry(self, entry: InboxEntry, listed: ListedRun | None) -> None:
+        store = self._services.store
+        if entry.run_id is None or self._handler.knows(entry.run_id):
+            return
+        if listed is None:
+            await self._close(entry)
+        elif listed.run.state is RunState.QUEUED and self._is_ours(listed):
+            _log.info("run %s: taken up again", entry.run_id)
+            self._handler.begin(entry, listed.invocation, None)
+        elif listed.run.state is RunState.QUEUED:
+            await store.forget_entry(entry.event_id)
+        else:
+            await self._end(entry.run_id, entry)
+
+    async def _close(self, entry: InboxEntry) -> None:
+        """The server has no such run any more: nothing is left to do for its event."""
+        if entry.state is EntryState.ACCEPTED:
+            await self._services.store.forget_entry(entry.event_id)
+        else:
+            await self._services.store.move_entry(entry.event_id, EntryState.DONE)
+
+    async def _end(self, run_id: UUID, entry: InboxEntry | None = None) -> None:
+        """Store the end of a run that this process cannot continue, and send it."""
+        _log.warning("run %s: its turn was lost with the process that ran it", run_id)
+        call = finish_call(run_id, LOST)
+        if entry is None or entry.state is EntryState.FINISHING:
+            await self._services.store.put_calls([call])
+        else:
+            await self._services.store.move_entry(entry.event_id, EntryState.FINISHING, [call])
+        self._handler.send_leftovers(run_id, None, entry.event_id if entry is not None else None)
+
+    def _is_ours(self, listed: ListedRun) -> bool:
+        ours = listed.run.consumer == self._services.settings.consumer
+        return ours and listed.adapter_id == self._adapter_id
+
+    def _is_lost(self, listed: ListedRun) -> bool:
+        if self._handler.knows(listed.run.id):
+            return False
+        if listed.adapter_id == self._adapter_id:
+            return True
+        seen = listed.adapter_seen_at
+        age = timedelta(seconds=FOREIGN_SECONDS)
+        return seen is None or self._services.api.server_now() - seen >= age

@@ -1,0 +1,143 @@
+"""Writing one run's live box to the server, as patches.
+
+Layer: flows. What people see is always computed as the difference between the document the server
+has and the box as it is now, so that changes that come faster than the interval merge by themselves.
+It refuses to be in the way: a patch that cannot be written delays nothing but other patches.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from uuid import UUID
+
+from .bothy_api import BothyApi, TokenSource
+from .clock import Clock
+from .codec import dump, parse
+from .defaults import LOGGER_NAME
+from .errors import BothyError, ProblemAnswer, RunEnded, VersionConflict, WireError
+from .json_patch import apply_patch
+from .live_box import LiveBox, diff
+from .wire import RunDocument, UpdateRun
+from .wire_words import MAX_PATCH_OPERATIONS
+
+_log = logging.getLogger(LOGGER_NAME)
+
+FLUSH_SECONDS = 10.0
+"""How long the end of a run waits for its last patch: the box is a view, the answer matters more."""
+
+
+class Patcher:
+    """Keeps the server's document like the box.
+
+    Args:
+        api: The server.
+        run_id: The run.
+        token: The run's token.
+        box: The live box.
+        document: The document as startRun returned it.
+        interval: Tells the least seconds between two patches at this moment.
+        clock: Time and waiting.
+    """
+
+    def __init__(
+        self,
+        api: BothyApi,
+        run_id: UUID,
+        token: TokenSource,
+        box: LiveBox,
+        document: RunDocument,
+        *,
+        interval: Callable[[], float],
+        clock: Clock,
+    ) -> None:
+        self._api = api
+        self._run_id = run_id
+        self._token = token
+        self._box = box
+        self._have = document
+        self._interval = interval
+        self._clock = clock
+        self._changed = asyncio.Event()
+        self._lock = asyncio.Lock()
+        self._last_at: float | None = None
+        self._over = False
+        self.patches = 0
+        """How many patches the server took."""
+
+    def poke(self) -> None:
+        """The box changed; written as soon as the interval allows."""
+        self._changed.set()
+
+    async def run(self) -> None:
+        """Write changes as they come, until stopped or the run has ended."""
+        while not self._over:
+            await self._changed.wait()
+            await self._wait_for_interval()
+            self._changed.clear()
+            try:
+                await self._write()
+            except Exception:  # noqa: BLE001  # the box is a view: a mistake in it must not end the turn
+                _log.exception("run %s: the live box is given up", self._run_id)
+                self._over = True
+
+    def stop(self) -> None:
+        """Write nothing more."""
+        self._over = True
+        self._changed.set()
+
+    async def flush(self) -> None:
+        """Write what is pending now; the interval does not hold the end of a run up."""
+        try:
+            async with asyncio.timeout(FLUSH_SECONDS):
+                await self._write()
+        except TimeoutError:
+            _log.warning("run %s: the last patch of the live box could not be written", self._run_id)
+
+    async def _wait_for_interval(self) -> None:
+        if self._last_at is not None:
+            rest = self._interval() - (self._clock.monotonic() - self._last_at)
+            if rest > 0:
+                await self._clock.sleep(rest)
+
+    async def _write(self) -> None:
+        async with self._lock:
+            while not self._over:
+                operations = diff(self._have, self._box.content)
+                if not operations:
+                    return
+                try:
+                    await self._send(operations)
+                except VersionConflict as conflict:
+                    self._have = parse(RunDocument, conflict.extra.get("document"), "document")
+                    continue
+                except RunEnded:
+                    self._over = True
+                except (ProblemAnswer, WireError) as error:
+                    await self._start_over(error)
+                return
+
+    async def _send(self, operations: list[dict[str, object]]) -> None:
+        body = UpdateRun(base_version=self._have.version, patch=tuple(operations))
+        try:
+            version = await self._api.update_run(self._run_id, self._token, body)
+        finally:
+            self._last_at = self._clock.monotonic()
+        document = apply_patch(dump(self._have), operations)
+        self._have = parse(RunDocument, {**document, "version": version})
+        self.patches += 1
+        if len(operations) >= MAX_PATCH_OPERATIONS:
+            self._changed.set()
+
+    async def _start_over(self, error: BothyError) -> None:
+        """A patch was refused for another reason than its version: read the document again."""
+        _log.warning("run %s: a patch was refused: %s", self._run_id, error)
+        try:
+            view = await self._api.get_run(self._run_id, self._token)
+        except BothyError as failure:
+            _log.warning("run %s: its live box is given up: %s", self._run_id, failure)
+            self._over = True
+            return
+        self._have = view.document
+        self._over = view.run.state.ended
