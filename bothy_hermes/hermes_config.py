@@ -1,0 +1,65 @@
+"""What Hermes' own configuration says: credential kind, toolsets, busy mode, the stream's cursor.
+
+Layer: hermes. Blocking calls into Hermes; the runtime asks them on a thread, in a copy of the context
+that `connect` had, because the profile's home is a context variable. No value of a credential leaves
+this module: it is looked at for its shape and dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from . import hermes_versions
+from .runtime import BusyMode, ResolvedCredential
+from .wire_words import KeyType
+
+UNKNOWN_CREDENTIAL = ResolvedCredential(None, KeyType.UNKNOWN)
+"""What is not known for certain."""
+
+_DEFAULT_CURSOR = " \u2589"
+"""What Hermes puts behind an unfinished text unless the operator chose another sign."""
+
+_PLACEHOLDERS = frozenset({"no-key-required"})
+
+
+def resolve_credential() -> ResolvedCredential:
+    """Ask Hermes which credential the next turn spends with; only its kind is returned."""
+    from hermes_cli.runtime_provider import resolve_runtime_provider
+
+    answer = resolve_runtime_provider()
+    provider = answer.get("provider")
+    key = answer.get("api_key")
+    if not isinstance(provider, str) or not isinstance(key, str) or not key or key in _PLACEHOLDERS:
+        return UNKNOWN_CREDENTIAL
+    if provider == "anthropic":
+        oauth = hermes_versions.is_oauth_token(key)
+        return ResolvedCredential(provider, KeyType.OAUTH if oauth else KeyType.API_KEY)
+    return ResolvedCredential(provider, KeyType.API_KEY)
+
+
+def load_toolsets(platform_key: str) -> frozenset[str]:
+    """Ask Hermes which toolsets and MCP servers a turn of the platform can use."""
+    from hermes_cli.config import load_config
+    from hermes_cli.tools_config import _get_platform_tools
+
+    return frozenset(_get_platform_tools(load_config(), platform_key, include_default_mcp_servers=True))
+
+
+def stream_cursor() -> str:
+    """Return what Hermes puts behind an unfinished text."""
+    from hermes_cli.config import load_config
+
+    streaming = load_config().get("streaming")
+    cursor = streaming.get("cursor", _DEFAULT_CURSOR) if isinstance(streaming, Mapping) else _DEFAULT_CURSOR
+    return cursor if isinstance(cursor, str) else _DEFAULT_CURSOR
+
+
+def busy_mode(runner: Any, source: Any) -> BusyMode | None:
+    """Return what Hermes does with a text during a turn of this profile, None for an unknown value."""
+    per_profile = getattr(runner, "_effective_busy_input_mode", None)
+    value = per_profile(source) if callable(per_profile) else getattr(runner, "_busy_input_mode", None)
+    try:
+        return BusyMode(str(value))
+    except ValueError:
+        return None

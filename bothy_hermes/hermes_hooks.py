@@ -1,0 +1,194 @@
+"""From Hermes' hooks to facts about one turn, on whatever thread Hermes calls them.
+
+Layer: hermes. Hooks fire for the whole process, so each payload is first asked whose it is: this
+platform, this profile's home, a thread of ours. Nothing here waits, raises or keeps a payload; the
+fact is handed to the adapter's loop in the order in which Hermes spoke.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any
+from uuid import UUID
+
+from . import hermes_versions
+from .defaults import LOGGER_NAME
+from .runtime import Usage
+from .turn import (
+    Asked,
+    Ended,
+    Fact,
+    Ids,
+    Replied,
+    Requested,
+    RequestFailed,
+    ToolReturned,
+    ToolSentence,
+    word_of,
+)
+
+_log = logging.getLogger(LOGGER_NAME)
+
+Payload = Mapping[str, Any]
+
+
+def thread_of_context() -> UUID | None:
+    """Return the thread of the turn that Hermes is at, None outside of one of ours."""
+    from gateway.session_context import get_session_env
+
+    return parse_id(get_session_env("HERMES_SESSION_THREAD_ID"))
+
+
+def home_of_context() -> str:
+    """Return the home of the profile that Hermes is at; several live in one process."""
+    from hermes_constants import get_hermes_home
+
+    return str(get_hermes_home())
+
+
+def parse_id(value: object) -> UUID | None:
+    """Return an ID that Hermes carried for us, None for anything else."""
+    try:
+        return UUID(str(value)) if value else None
+    except ValueError:
+        return None
+
+
+class HookReceiver:
+    """Reads the payloads of hooks and passes on what belongs to this platform.
+
+    Args:
+        platform_key: The platform's name in Hermes.
+        home: The home of the profile that this platform serves.
+        deliver: Takes a fact about a thread; called on Hermes' thread.
+    """
+
+    def __init__(self, platform_key: str, home: str, deliver: Callable[[UUID, Fact], None]) -> None:
+        self._platform_key = platform_key
+        self._home = home
+        self._deliver = deliver
+
+    def hear(self, name: str, payload: Payload) -> None:
+        """Take one hook call. Never raises: an error here would be Hermes' to report."""
+        try:
+            self._hear(name, payload)
+        except Exception as error:  # noqa: BLE001  # the payload's shape is Hermes', any error is possible
+            _log.warning("hook %s: not understood (%s)", name, type(error).__name__)
+
+    def _hear(self, name: str, payload: Payload) -> None:
+        read = READERS.get(name)
+        if read is None or payload.get("platform", self._platform_key) != self._platform_key:
+            return
+        thread = thread_of_context()
+        if thread is None or home_of_context() != self._home:
+            return
+        self._deliver(thread, read(payload))
+
+
+def _ids(payload: Payload) -> Ids:
+    return Ids(
+        session_id=str(payload.get("session_id") or ""),
+        task_id=str(payload.get("task_id") or ""),
+        turn_id=str(payload.get("turn_id") or ""),
+    )
+
+
+def _read_asked(payload: Payload) -> Fact:
+    return Asked(_ids(payload), str(payload.get("parent_session_id") or ""))
+
+
+def _read_requested(payload: Payload) -> Fact:
+    return Requested(_ids(payload))
+
+
+def _read_replied(payload: Payload) -> Fact:
+    message = payload.get("assistant_message")
+    calls = payload.get("assistant_tool_call_count")
+    text = getattr(message, "content", None)
+    return Replied(
+        ids=_ids(payload),
+        tool_calls=calls if isinstance(calls, int) else None,
+        text=text if isinstance(text, str) else "",
+        usage=_read_usage(payload),
+        tools=tuple(_read_calls(getattr(message, "tool_calls", None))),
+    )
+
+
+def _read_calls(calls: Any) -> list[ToolSentence]:
+    found = []
+    for call in calls if isinstance(calls, (list, tuple)) else ():
+        function = getattr(call, "function", call)
+        name = getattr(function, "name", None)
+        if isinstance(name, str):
+            arguments = _read_arguments(getattr(function, "arguments", None))
+            found.append(ToolSentence(name, hermes_versions.status_sentences(name, arguments)))
+    return found
+
+
+def _read_arguments(raw: Any) -> Any:
+    if not isinstance(raw, str):
+        return raw
+    try:
+        return json.loads(raw)
+    except ValueError:
+        return None
+
+
+def _read_usage(payload: Payload) -> Usage | None:
+    usage = payload.get("usage")
+    if not isinstance(usage, Mapping):
+        return None
+    model = payload.get("response_model") or payload.get("model")
+    return Usage(
+        provider=str(payload.get("provider") or "unknown"),
+        model=str(model or "unknown"),
+        tokens_in=_count(usage, "input_tokens"),
+        tokens_out=_count(usage, "output_tokens"),
+        tokens_cache_read=_count(usage, "cache_read_tokens"),
+        tokens_cache_write=_count(usage, "cache_write_tokens"),
+    )
+
+
+def _count(usage: Mapping[str, Any], name: str) -> int | None:
+    value = usage.get(name)
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+
+
+def _read_failure(payload: Payload) -> Fact:
+    status = payload.get("status_code")
+    reason = payload.get("reason")
+    return RequestFailed(
+        ids=_ids(payload),
+        status=status if isinstance(status, int) else None,
+        reason=word_of(reason if isinstance(reason, str) else None),
+    )
+
+
+def _read_tool(payload: Payload) -> Fact:
+    tool = str(payload.get("tool_name") or "")
+    call = ToolSentence(tool, hermes_versions.status_sentences(tool, payload.get("args")))
+    return ToolReturned(_ids(payload), call, failed=payload.get("status", "ok") != "ok")
+
+
+def _read_ended(payload: Payload) -> Fact:
+    reason = payload.get("turn_exit_reason")
+    return Ended(
+        ids=_ids(payload),
+        completed=payload.get("completed") is True,
+        failed=payload.get("failed") is True,
+        interrupted=payload.get("interrupted") is True,
+        exit_reason=reason if isinstance(reason, str) else None,
+    )
+
+
+READERS: Mapping[str, Callable[[Payload], Fact]] = {
+    "pre_llm_call": _read_asked,
+    "pre_api_request": _read_requested,
+    "post_api_request": _read_replied,
+    "api_request_error": _read_failure,
+    "post_tool_call": _read_tool,
+    "on_session_end": _read_ended,
+}
+"""The hooks that tell about a turn; the other declared ones are about sessions and prompts."""

@@ -1,0 +1,248 @@
+"""The platform as Hermes sees it.
+
+Layer: hermes. Loaded only when Hermes builds the adapter, because its base class is Hermes' own. Every
+method keeps Hermes' signature and says where the call goes; what it means is decided in
+`hermes_runtime` and below.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from gateway.config import Platform
+from gateway.platforms.base import BasePlatformAdapter, SendResult
+
+from . import hermes_config, hermes_control, hermes_hooks, hermes_versions
+from .bothy_loop import AdapterLoop
+from .clock import system_clock
+from .config import load_settings
+from .defaults import LOGGER_NAME
+from .errors import BothyError, ConfigError
+from .hermes_runtime import HermesRuntime
+from .runtime import BusyMode, TurnRequest
+
+_log = logging.getLogger(LOGGER_NAME)
+
+STOP_SECONDS = 4.5
+"""How long `disconnect` waits for the adapter; Hermes gives it 5."""
+
+RESTORE_POLL_SECONDS = 0.1
+"""How often Hermes' startup flag is looked at."""
+
+
+class ServerPlatform(BasePlatformAdapter):  # type: ignore[misc]  # Hermes ships no types
+    """A Bothy server as a messaging platform of Hermes.
+
+    Args:
+        config: Hermes' `PlatformConfig`.
+        platform_key: The platform's name in Hermes.
+    """
+
+    supports_status_text = True
+    supports_code_blocks = True
+    supports_async_delivery = False
+    interactive_resume = False
+    MAX_MESSAGE_LENGTH = 1_000_000_000
+    """Hermes counts characters and splits; the adapter splits, by the server's bytes."""
+
+    def __init__(self, config: Any, platform_key: str) -> None:
+        super().__init__(config=config, platform=Platform(platform_key))
+        self._key = platform_key
+        self._clock = system_clock()
+        self._bothy: HermesRuntime | None = None
+        self._hooks: hermes_hooks.HookReceiver | None = None
+        self._serving: asyncio.Task[None] | None = None
+        self._adapter: AdapterLoop | None = None
+
+    @property
+    def enforces_own_access_policy(self) -> bool:
+        """The server decides who may speak; Hermes' `dm_policy: allowlist` then trusts us."""
+        return True
+
+    # Life.
+
+    async def connect(self, *, is_reconnect: bool = False) -> bool:  # noqa: ARG002  # Hermes' signature
+        """Begin to serve; the server is reached once Hermes has finished its startup restore."""
+        try:
+            settings = load_settings(dict(self.config.extra or {}))
+        except ConfigError as error:
+            self._set_fatal_error("config", str(error), retryable=False)
+            return False
+        home = hermes_hooks.home_of_context()
+        runtime = HermesRuntime(self, self._key, self._clock)
+        self._bothy = runtime
+        self._hooks = hermes_hooks.HookReceiver(self._key, home, runtime.hear)
+        self._adapter = AdapterLoop(settings, runtime, self._clock, Path(home) / self._key)
+        self._serving = asyncio.create_task(self._serve(self._adapter, settings.restore_wait_seconds))
+        self._mark_connected()
+        return True
+
+    async def _serve(self, adapter: AdapterLoop, restore_wait: float) -> None:
+        await self._restored(restore_wait)
+        try:
+            await adapter.run()
+        except BothyError as error:
+            _log.error("%s: stopped: %s", self._key, error)
+            self._set_fatal_error("bothy", str(error), retryable=True)
+            await self._notify_fatal_error()
+
+    async def _restored(self, restore_wait: float) -> None:
+        """Wait for the end of Hermes' startup restore: before it, messages are swallowed."""
+        runner = self.gateway_runner
+        start, reported = self._clock.monotonic(), False
+        while getattr(runner, "_startup_restore_in_progress", False):
+            if not reported and self._clock.monotonic() - start > restore_wait:
+                reported = True
+                _log.warning("%s: Hermes' startup restore is still going on; not connected", self._key)
+            await self._clock.sleep(RESTORE_POLL_SECONDS)
+
+    async def disconnect(self) -> None:
+        """Stop serving."""
+        serving, self._serving = self._serving, None
+        if self._adapter is not None:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._adapter.stop(), STOP_SECONDS)
+        if serving is not None:
+            serving.cancel()
+            await asyncio.wait({serving}, timeout=0.4)
+        self._mark_disconnected()
+
+    async def get_chat_info(self, chat_id: str) -> dict[str, Any]:
+        """Describe a chat; Bothy's names are not Hermes' to know."""
+        return {"name": chat_id, "type": "dm"}
+
+    # What the runtime needs.
+
+    @property
+    def busy_mode(self) -> BusyMode | None:
+        """What Hermes does with a text during a turn of this profile."""
+        source = self.build_source(chat_id=self._key, user_id=hermes_control.CONTROL_SENDER)
+        return hermes_config.busy_mode(self.gateway_runner, source)
+
+    def turn_event(self, turn: TurnRequest) -> Any:
+        """Build Hermes' event of a turn; a direct message, so that the text stays as it is."""
+        return hermes_versions.message_event(
+            text=turn.user_text,
+            source=self._source(turn, str(turn.user_id), turn.user_name),
+            message_id=str(turn.message_id),
+            channel_prompt=turn.system_part,
+        )
+
+    def _source(self, turn: TurnRequest, user_id: str, user_name: str) -> Any:
+        return self.build_source(
+            chat_id=str(turn.channel_id),
+            chat_type="dm",
+            user_id=user_id,
+            user_name=user_name,
+            thread_id=str(turn.thread_id),
+            message_id=str(turn.message_id),
+        )
+
+    async def hand_in(self, event: Any) -> bool | None:
+        """Give Hermes an event."""
+        await self.handle_message(event)
+        return hermes_versions.was_accepted(event)
+
+    def is_busy(self, event: Any) -> bool:
+        """Tell whether Hermes still guards the event's thread."""
+        return self._session_key(event) in self._active_sessions
+
+    def _session_key(self, event: Any) -> str:
+        from gateway.session import build_session_key
+
+        own = getattr(self, "_event_session_key", None)
+        return str(own(event) if own is not None else build_session_key(event.source))
+
+    async def stop(self, event: Any, message_id: str) -> None:
+        """Interrupt the turn of an event's thread, then release what it is blocked on."""
+        source = event.source
+        key = self._session_key(event)
+        control = self.build_source(
+            chat_id=source.chat_id,
+            chat_type="dm",
+            user_id=hermes_control.CONTROL_SENDER,
+            thread_id=source.thread_id,
+            message_id=message_id,
+        )
+        await self.handle_message(hermes_control.stop_event(control, message_id))
+        hermes_control.release_clarifies(key)
+
+    # What Hermes tells.
+
+    def hear(self, name: str, payload: Mapping[str, Any]) -> None:
+        """Take a hook call; on whatever thread Hermes is."""
+        if self._hooks is not None:
+            self._hooks.hear(name, payload)
+
+    def set_status_text(self, chat_id: str, text: str | None) -> None:  # noqa: ARG002  # Hermes' signature
+        """Take a status sentence; called on a worker thread, with the thread only in the context."""
+        if self._bothy is not None:
+            self._bothy.hear_status(hermes_hooks.thread_of_context(), text)
+
+    async def on_processing_start(self, event: Any) -> None:
+        """Hermes begins with a message."""
+        if self._bothy is not None:
+            self._bothy.processing_started(event.message_id)
+
+    async def on_processing_complete(self, event: Any, outcome: Any) -> None:
+        """Hermes is done with a message."""
+        if self._bothy is not None:
+            cancelled = getattr(outcome, "value", None) == "cancelled"
+            self._bothy.processing_complete(event.message_id, cancelled=cancelled)
+
+    async def send(
+        self,
+        chat_id: str,
+        content: str,
+        reply_to: str | None = None,
+        metadata: dict[str, Any] | None = None,
+    ) -> Any:
+        """Take a text. Always a success: what failed here Hermes would send again, and again."""
+        if self._bothy is None:
+            return SendResult(success=True)
+        message_id = await self._bothy.sent(str(chat_id), content, reply_to, metadata)
+        return SendResult(success=True, message_id=message_id)
+
+    async def edit_message(
+        self,
+        chat_id: str,
+        message_id: str,
+        content: str,
+        *,
+        finalize: bool = False,
+        metadata: dict[str, Any] | None = None,
+    ) -> Any:
+        """Take an edit of a message."""
+        if self._bothy is not None:
+            await self._bothy.edited(str(chat_id), str(message_id), content, metadata, finalize=finalize)
+        return SendResult(success=True, message_id=message_id)
+
+    def supports_draft_streaming(
+        self,
+        chat_type: str | None = None,  # noqa: ARG002  # Hermes' signature
+        metadata: dict[str, Any] | None = None,  # noqa: ARG002
+        chat_id: str | None = None,  # noqa: ARG002
+    ) -> bool:
+        """Drafts are shown everywhere."""
+        return True
+
+    async def send_draft(
+        self,
+        chat_id: str,
+        draft_id: int,  # noqa: ARG002  # Hermes' signature
+        content: str,
+        metadata: dict[str, Any] | None = None,
+    ) -> Any:
+        """Take the text of the current segment so far."""
+        active = self._bothy.turn_at(str(chat_id), metadata) if self._bothy is not None else None
+        if active is not None:
+            active.draft(content)
+        return SendResult(success=True)
+
+    async def send_typing(self, chat_id: str, metadata: Any = None) -> None:
+        """Nothing: the live box shows that the agent is at work."""

@@ -1,0 +1,307 @@
+"""The runtime inside a gateway: turns in, callbacks out.
+
+Layer: hermes. Knows which turn is at work in which thread, starts and interrupts them, and gives each
+callback of Hermes to the turn it belongs to; what belongs to none is dropped and counted. The
+platform class does the calls that need Hermes' own object.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import contextvars
+import logging
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Protocol, TypeVar
+from uuid import UUID
+
+from . import hermes_config, hermes_versions
+from .clock import Clock
+from .defaults import LOGGER_NAME
+from .hermes_turn import ActiveTurn
+from .runtime import (
+    BusyMode,
+    ResolvedCredential,
+    RuntimeCapabilities,
+    TurnEnd,
+    TurnEvents,
+    TurnRequest,
+)
+from .turn import Fact, Notice
+
+_log = logging.getLogger(LOGGER_NAME)
+
+T = TypeVar("T")
+
+START_SECONDS = 10.0
+"""How long Hermes may take to begin with a message it has taken; it does so in the same second."""
+
+END_SECONDS = 10.0
+"""How long the end of an interrupted agent is waited for; measured are 1 to 2 seconds."""
+
+GUARD_SECONDS = 5.0
+"""How long the thread's guard is waited for: Hermes frees it just after the end it reports."""
+
+ANSWER_SECONDS = 3.0
+"""How long Hermes may think about credentials and toolsets; later is unknown."""
+
+POLL_SECONDS = 0.02
+"""How often the thread's guard is looked at while it is waited for."""
+
+
+class Platform(Protocol):
+    """What the runtime needs of the platform object."""
+
+    def turn_event(self, turn: TurnRequest) -> Any:
+        """Build Hermes' event of a turn."""
+
+    async def hand_in(self, event: Any) -> bool | None:
+        """Give Hermes an event; returns whether it was accepted, None when Hermes does not say."""
+
+    def is_busy(self, event: Any) -> bool:
+        """Tell whether Hermes still guards the event's thread."""
+
+    async def stop(self, event: Any, message_id: str) -> None:
+        """Interrupt the turn of an event's thread."""
+
+    @property
+    def busy_mode(self) -> BusyMode | None:
+        """What Hermes does with a text during a turn."""
+
+
+class HermesRuntime:
+    """`Runtime` on the gateway that the plugin is in.
+
+    Args:
+        platform: The platform object.
+        platform_key: Its name in Hermes.
+        clock: Time and IDs.
+    """
+
+    def __init__(self, platform: Platform, platform_key: str, clock: Clock) -> None:
+        self._platform = platform
+        self._platform_key = platform_key
+        self._clock = clock
+        self._loop = asyncio.get_running_loop()
+        self._context = contextvars.copy_context()
+        self._turns: dict[UUID, ActiveTurn] = {}
+        self._tails: set[asyncio.Task[None]] = set()
+        self._asking: dict[str, asyncio.Task[Any]] = {}
+        self._cursor = hermes_config.stream_cursor()
+        self.dropped: Counter[str] = Counter()
+
+    # What the adapter asks.
+
+    @property
+    def version(self) -> str | None:
+        """Hermes' version."""
+        return hermes_versions.hermes_version()
+
+    @property
+    def busy_mode(self) -> BusyMode | None:
+        """What Hermes does with a text during a turn."""
+        return self._platform.busy_mode
+
+    @property
+    def capabilities(self) -> RuntimeCapabilities:
+        """What this runtime can show and take."""
+        return RuntimeCapabilities(
+            components=False, clarify=False, approvals=False, title=False, followups=False
+        )
+
+    async def resolved_credential(self) -> ResolvedCredential:
+        """Tell which kind of credential the next turn spends with."""
+        answer = await self._ask("credential", hermes_config.resolve_credential)
+        return answer or hermes_config.UNKNOWN_CREDENTIAL
+
+    async def loaded_toolsets(self) -> frozenset[str] | None:
+        """Tell which toolsets and MCP servers the next turn can use."""
+        return await self._ask("toolsets", lambda: hermes_config.load_toolsets(self._platform_key))
+
+    async def _ask(self, what: str, question: Callable[[], T]) -> T | None:
+        """Ask Hermes on a thread, in the context of `connect`; one question of a kind at a time."""
+        task = self._asking.get(what)
+        if task is None or task.done():
+            # The task inherits the context in which it is made, and the thread that of the task.
+            task = self._context.copy().run(self._loop.create_task, asyncio.to_thread(question))
+            self._asking[what] = task
+        try:
+            return await asyncio.wait_for(asyncio.shield(task), ANSWER_SECONDS)
+        except TimeoutError:
+            _log.warning("Hermes was asked for its %s and did not answer in %.0f s", what, ANSWER_SECONDS)
+        except Exception as error:  # noqa: BLE001  # whatever Hermes raises, the answer is unknown
+            _log.warning("Hermes was asked for its %s and failed (%s)", what, type(error).__name__)
+        return None
+
+    async def start_turn(self, turn: TurnRequest, events: TurnEvents) -> TurnEnd:
+        """Have Hermes do one turn and wait for its end."""
+        event = self._platform.turn_event(turn)
+        await self._thread_free(turn.thread_id, event)
+        active = ActiveTurn(turn, events, self._cursor)
+        self._turns[turn.thread_id] = active
+        try:
+            end = await self._run(active, event)
+        except asyncio.CancelledError:
+            self._abandon(active, event)
+            raise
+        self._forget(active)
+        _log.info("run %s: turn %s (%s)", turn.run_id, end.outcome, end.detail)
+        return end
+
+    async def _run(self, active: ActiveTurn, event: Any) -> TurnEnd:
+        accepted = await self._platform.hand_in(event)
+        if accepted is False:
+            return active.end("not_accepted")
+        if not await _within(active.started.wait(), START_SECONDS):
+            return active.end("not_started")
+        await active.processed.wait()
+        if not await _within(active.over.wait() if active.judge.asked else _done(), END_SECONDS):
+            _log.warning("run %s: the agent did not end in %.0f s", active.request.run_id, END_SECONDS)
+        await active.flush()
+        return active.end("no_model_request")
+
+    async def interrupt(self, run_id: UUID) -> None:
+        """Interrupt a run's turn."""
+        for active in list(self._turns.values()):
+            if active.request.run_id == run_id:
+                await self._stop(active, self._platform.turn_event(active.request))
+
+    async def _stop(self, active: ActiveTurn, event: Any) -> None:
+        active.cancel()
+        message_id = str(self._clock.new_id())
+        active.judge.add_control(message_id)
+        await self._platform.stop(event, message_id)
+
+    def _abandon(self, active: ActiveTurn, event: Any) -> None:
+        """Nobody waits for the turn any more: interrupt it, and keep its thread until it is over."""
+        active.silence()
+        task = self._loop.create_task(self._tail(active, event))
+        self._tails.add(task)
+        task.add_done_callback(self._tails.discard)
+
+    async def _tail(self, active: ActiveTurn, event: Any) -> None:
+        try:
+            if active.started.is_set() and not active.processed.is_set():
+                await self._stop(active, event)
+            if active.judge.asked:
+                await _within(active.over.wait(), END_SECONDS)
+        finally:
+            self._forget(active)
+
+    def _forget(self, active: ActiveTurn) -> None:
+        if self._turns.get(active.request.thread_id) is active:
+            del self._turns[active.request.thread_id]
+
+    async def _thread_free(self, thread_id: UUID, event: Any) -> None:
+        """Wait until the thread's last turn is gone; a text before that would enter it or be queued."""
+        start = self._clock.monotonic()
+        while self._clock.monotonic() - start < END_SECONDS + GUARD_SECONDS:
+            if thread_id not in self._turns and not self._platform.is_busy(event):
+                return
+            await self._clock.sleep(POLL_SECONDS)
+
+    # What Hermes tells, on its own threads.
+
+    def hear(self, thread_id: UUID, fact: Fact) -> None:
+        """Take a fact from a hook, on whatever thread."""
+        self._hop(self._take, thread_id, fact)
+
+    def hear_status(self, thread_id: UUID | None, text: str | None) -> None:
+        """Take a status sentence, on whatever thread."""
+        if thread_id is not None:
+            self._hop(self._take_status, thread_id, text)
+
+    def _hop(self, call: Callable[..., None], *values: Any) -> None:
+        # A loop that is closed has nobody left to tell.
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(call, *values)
+
+    def _take(self, thread_id: UUID, fact: Fact) -> None:
+        active = self._turns.get(thread_id)
+        if active is not None:
+            active.take(fact)
+
+    def _take_status(self, thread_id: UUID, text: str | None) -> None:
+        active = self._turns.get(thread_id)
+        if active is not None:
+            active.status(text)
+
+    # What Hermes tells, on the loop.
+
+    def processing_started(self, message_id: str | None) -> None:
+        """Hermes began with a message."""
+        active = self._by_message(message_id)
+        if active is not None:
+            active.started.set()
+
+    def processing_complete(self, message_id: str | None, *, cancelled: bool) -> None:
+        """Hermes is done with a message; what that means is the judge's to say."""
+        active = self._by_message(message_id)
+        if active is not None:
+            if cancelled:
+                active.cancel()
+            active.processed.set()
+
+    def _by_message(self, message_id: str | None) -> ActiveTurn | None:
+        for active in self._turns.values():
+            if str(active.request.message_id) == message_id:
+                return active
+        return None
+
+    def turn_at(self, chat_id: str, metadata: Mapping[str, Any] | None) -> ActiveTurn | None:
+        """Return the turn that a callback's address means, None when no turn is at work there."""
+        thread = _thread_in(metadata)
+        active = self._turns.get(thread) if thread is not None else None
+        return active if active is not None and str(active.request.channel_id) == chat_id else None
+
+    async def sent(
+        self, chat_id: str, text: str, reply_to: str | None, metadata: Mapping[str, Any] | None
+    ) -> str | None:
+        """Take a text that Hermes sends; returns its message ID, None when it was dropped."""
+        active = self.turn_at(chat_id, metadata)
+        if active is None:
+            self.drop(Notice.NO_TURN if _thread_in(metadata) else Notice.UNKNOWN_CHAT)
+            return None
+        marks = metadata or {}
+        message_id, notice = await active.sent(
+            text,
+            str(self._clock.new_id()),
+            notify=marks.get("notify") is True,
+            reply_to=reply_to,
+            edits=marks.get("expect_edits") is True,
+        )
+        if notice is not None:
+            self.drop(notice, active.request.run_id)
+        return message_id
+
+    async def edited(
+        self, chat_id: str, message_id: str, text: str, metadata: Mapping[str, Any] | None, *, finalize: bool
+    ) -> bool:
+        """Take an edit; returns whether it was one of a message of an active turn."""
+        active = self.turn_at(chat_id, metadata)
+        return active is not None and await active.edited(message_id, text, finalize=finalize)
+
+    def drop(self, kind: Notice, run_id: UUID | None = None) -> None:
+        """Count what is posted nowhere, by kind; the text goes unsaid."""
+        self.dropped[kind.value] += 1
+        _log.info("dropped a text of Hermes: %s (run %s)", kind.value, run_id)
+
+
+async def _within(wait: Awaitable[Any], seconds: float) -> bool:
+    try:
+        await asyncio.wait_for(wait, seconds)
+    except TimeoutError:
+        return False
+    return True
+
+
+async def _done() -> None:
+    return None
+
+
+def _thread_in(metadata: Mapping[str, Any] | None) -> UUID | None:
+    try:
+        return UUID(str((metadata or {}).get("thread_id")))
+    except ValueError:
+        return None

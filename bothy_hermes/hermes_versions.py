@@ -1,0 +1,120 @@
+"""Every difference between the supported versions of Hermes, 0.19 to 0.22, in one place.
+
+Layer: hermes. The other Hermes rooms ask here for what moved, came or went; they hold no version
+test of their own. A difference is told by what is there, not by a version number, so that a
+repackaged or later Hermes is judged by what it can do.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+_UNTRANSLATED = "display.status_phrase."
+"""How a status sentence starts in a build of 0.22 that ships no translations."""
+
+_ZERO_WIDTH = "\u2060"
+"""WORD JOINER: put before a slash where Hermes would read a person's text as a command (0.19)."""
+
+
+def _attribute(*places: tuple[str, str]) -> Any:
+    """Return the first attribute that exists among (module, name) places, None when none does."""
+    for module, name in places:
+        try:
+            return getattr(import_module(module), name)
+        except (ImportError, AttributeError):
+            continue
+    return None
+
+
+def hermes_version() -> str | None:
+    """Return Hermes' version, None when it cannot be told."""
+    version = _attribute(("hermes_cli", "__version__"))
+    return version if isinstance(version, str) else None
+
+
+def event_classes() -> tuple[Any, Any]:
+    """Return Hermes' `MessageEvent` and `MessageType`; 0.21 moved them out of the base module."""
+    new, old = "gateway.platforms.event", "gateway.platforms.base"
+    event = _attribute((new, "MessageEvent"), (old, "MessageEvent"))
+    kind = _attribute((new, "MessageType"), (old, "MessageType"))
+    return event, kind
+
+
+def message_event(**fields: Any) -> Any:
+    """Build an event that carries a person's text, which must never act as a command.
+
+    Without `allow_gateway_control` (0.19) a leading slash is broken by an invisible character: the
+    model reads the text, and Hermes finds no command in it.
+    """
+    event_class, kind = event_classes()
+    fields.setdefault("message_type", kind.TEXT)
+    if "allow_gateway_control" in inspect.signature(event_class).parameters:
+        return event_class(allow_gateway_control=False, **fields)
+    fields["text"] = defused(fields["text"])
+    return event_class(**fields)
+
+
+def control_event(**fields: Any) -> Any:
+    """Build an event that carries a command of the adapter's own.
+
+    It is internal: a list of allowed users in the environment holds for the control sender as well,
+    and Hermes would then cancel the task and let the agent run on.
+    """
+    event_class, kind = event_classes()
+    fields.setdefault("message_type", kind.TEXT)
+    return event_class(internal=True, **fields)
+
+
+def defused(text: str) -> str:
+    """Return a text in which Hermes 0.19 finds no command, for the model the same text."""
+    head = text.lstrip()
+    return f"{_ZERO_WIDTH}{text}" if head.startswith(("/", "!")) else text
+
+
+def was_accepted(event: Any) -> bool | None:
+    """Tell whether Hermes took the event in, None when this version does not say."""
+    accepted = getattr(event, "_gateway_accepted", None)
+    return accepted if isinstance(accepted, bool) else None
+
+
+def is_oauth_token(key: str) -> bool:
+    """Tell whether a key has the shape of an Anthropic login, as Hermes itself judges it."""
+    judge: Callable[[str], bool] | None = _attribute(
+        ("agent.anthropic_credentials", "_is_oauth_token"), ("agent.anthropic_adapter", "_is_oauth_token")
+    )
+    if judge is not None:
+        return bool(judge(key))
+    return not key.startswith("sk-ant-api") and key.startswith(("sk-ant-", "eyJ", "cc-"))
+
+
+def open_approvals(session_key: str) -> list[dict[str, Any]] | None:
+    """Return the approvals that wait in a session, None where they have no IDs (0.19)."""
+    listing = _attribute(("tools.approval", "list_gateway_approvals"))
+    return None if listing is None else list(listing(session_key))
+
+
+def resolve_approval(session_key: str, choice: str, request_id: str | None) -> int:
+    """Answer an approval; without an ID it is the oldest of the session. Returns how many it was."""
+    resolve = _attribute(("tools.approval", "resolve_gateway_approval"))
+    if request_id is None:
+        return int(resolve(session_key, choice))
+    return int(resolve(session_key, choice, request_id=request_id))
+
+
+def status_sentences(tool: str, args: Any) -> tuple[str, ...]:
+    """Return the sentences that Hermes may show for a tool call, the longer one first."""
+    phrase = _attribute(("agent.display", "build_status_phrase"))
+    if phrase is None or not tool:
+        return ()
+    found = (phrase(tool, args if isinstance(args, dict) else None), phrase(tool, None))
+    return tuple(dict.fromkeys(text for text in found if isinstance(text, str) and text))
+
+
+def readable_sentence(sentence: str, tool: str | None) -> str:
+    """Return a status sentence that people can read: an untranslated one names the tool instead."""
+    if not sentence.startswith(_UNTRANSLATED):
+        return sentence
+    return f"is using {tool}…" if tool else "is using a tool…"
