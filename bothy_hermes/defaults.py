@@ -28,3 +28,6 @@ DEFAULT_MAX_MESSAGE_BYTES = 262_144
 
 DEFAULT_ATTACHMENT_TEXT_MAX_BYTES = 32_768
 """Bytes of a text attachment that enter a turn: about 8,000 tokens, a page the model can hold."""
+
+CONTROL_SENDER = "bothy-adapter-control"
+"""The user under which the adapter itself gives Hermes commands; the only admin of the platform."""

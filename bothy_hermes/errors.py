@@ -8,9 +8,13 @@ what a person wrote.
     ├── StateError           stop: the state directory cannot be used
     │   ├── StateLocked      another process holds it
     │   └── StateTooNew      a newer version wrote it
+    ├── StartFailed          stop: a program that was to be run is missing or does not come up
     ├── IllegalMove          stop: a bug, a state machine was asked for a move it does not have
     ├── WireError            refuse: bytes that do not follow the protocol
     ├── TokenRefused         refuse: a run token that proves nothing
+    ├── ProofRefused         refuse: a DPoP proof that proves nothing
+    ├── ClockRefused         report: server and local clock are too far apart to judge any time
+    ├── GatewayRefused       stop: the server takes no connection of this adapter
     ├── TransportError       retry: no usable answer came
     └── ProblemAnswer        decide by code: the server answered with a problem
         ├── RunEnded         the run is over, nothing more of it is accepted
@@ -69,6 +73,23 @@ class StateTooNew(StateError):
     """A newer version of the package wrote the state file."""
 
 
+class StartFailed(BothyError):
+    """A program that was to be run is missing or does not come up.
+
+    Attributes:
+        program: Its name.
+        problem: What is wrong and what to do, as a sentence.
+    """
+
+    def __init__(self, program: str, problem: str) -> None:
+        super().__init__(program, problem)
+        self.program = program
+        self.problem = problem
+
+    def __str__(self) -> str:
+        return f"{self.program}: {self.problem}"
+
+
 class IllegalMove(BothyError):
     """A state machine was asked for a move that its table does not have.
 
@@ -121,12 +142,63 @@ class TokenRefused(BothyError):
         return f"run token refused ({self.reason})"
 
 
+class ProofRefused(BothyError):
+    """A DPoP proof that proves nothing.
+
+    Attributes:
+        reason: A fixed word for logs: malformed, typ, alg, jwk, signature, claims, htm, htu, iat,
+            ath, jkt.
+    """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"DPoP proof refused ({self.reason})"
+
+
+class ClockRefused(BothyError):
+    """The server's clock and the local one are so far apart that no time can be judged.
+
+    Attributes:
+        skew: Server time minus local time, in seconds.
+    """
+
+    def __init__(self, skew: float) -> None:
+        super().__init__(skew)
+        self.skew = skew
+
+    def __str__(self) -> str:
+        return f"the server's clock differs by {self.skew:+.0f} s; set this machine's clock"
+
+
+class GatewayRefused(BothyError):
+    """The server takes no gateway connection of this adapter; trying again changes nothing.
+
+    Attributes:
+        where: "http" for an answer to the handshake, "close" for a close code.
+        code: The HTTP status or the close code.
+        problem: What it means and what the operator can do, as a sentence.
+    """
+
+    def __init__(self, where: str, code: int, problem: str) -> None:
+        super().__init__(where, code, problem)
+        self.where = where
+        self.code = code
+        self.problem = problem
+
+    def __str__(self) -> str:
+        return f"gateway refused ({self.where} {self.code}): {self.problem}"
+
+
 class TransportError(BothyError):
     """No usable answer came back.
 
     Attributes:
         operation: The operation's name.
-        cause: A fixed word: connect, timeout, reset, too_large, malformed, redirect, closed.
+        cause: A fixed word: connect, tls (no trusted connection), timeout, reset, stale (a kept
+            connection turned out to be dead), too_large, malformed, redirect, closed (by us).
         sent: Whether the server may have acted on the request (True when that is unknown).
     """
 

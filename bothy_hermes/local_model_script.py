@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -97,11 +97,13 @@ class Word:
         name: The word, as a person writes it.
         what: What happens then, for people.
         reply: Makes the reply of one step.
+        toolset: The toolset that the word needs, None for none.
     """
 
     name: str
     what: str
     reply: Callable[[Turn], Reply]
+    toolset: str | None = None
 
 
 def decide(body: Mapping[str, Any]) -> Reply:
@@ -114,9 +116,9 @@ def decide(body: Mapping[str, Any]) -> Reply:
     return word.reply(turn) if word else _hello(turn)
 
 
-def words_table() -> list[tuple[str, str]]:
-    """The words and what they do, for help texts."""
-    return [(word.name, word.what) for word in WORDS]
+def words_table(toolsets: Collection[str]) -> list[tuple[str, str]]:
+    """The words that an agent with these toolsets can act on, and what they do, for help texts."""
+    return [(word.name, word.what) for word in WORDS if word.toolset is None or word.toolset in toolsets]
 
 
 # What the words do --------------------------------------------------------------------------------
@@ -128,9 +130,8 @@ def _say(text: str, *, wait_seconds: float = 0.0, piece_seconds: float = 0.0) ->
 
 def _hello(turn: Turn) -> Reply:
     return _after_tools(turn) or _say(
-        "Hello! I am not a model but a script that answers by words; try: "
-        + ", ".join(word.name for word in WORDS)
-        + "."
+        "Hello! I am not a model but a script that answers by words: "
+        "say tool, note, stream, or another word that `demo --help` lists."
     )
 
 
@@ -239,31 +240,34 @@ _DELEGATE = Call("delegate_task", {"tasks": [{"goal": "Say hello and stop."}]})
 
 WORDS: tuple[Word, ...] = (
     Word("stream", "a text that grows while you watch", _stream),
-    Word("tool", "one terminal command", _with_calls(_terminal("echo hello from the terminal"))),
+    Word("tool", "one terminal command", _with_calls(_terminal("echo hello from the terminal")), "terminal"),
     Word(
         "note",
         "a text, then a terminal command, then the answer",
         _with_calls(_terminal("echo noted"), text="First I look at the machine."),
+        "terminal",
     ),
     Word(
         "parallel",
         "two terminal commands at once",
         _with_calls(_terminal("sleep 1 && echo one"), _terminal("echo two")),
+        "terminal",
     ),
-    Word("sleep", "`sleep 20`: a terminal command of 20 seconds, something to interrupt (3)", _sleep),
-    Word("todo", "a task list", _with_calls(_TODO)),
+    Word("sleep", "a terminal command of 3 seconds, or of 20: `sleep 20`", _sleep, "terminal"),
+    Word("todo", "a task list", _with_calls(_TODO), "todo"),
     Word(
         "approve",
         "a harmless command that Hermes asks a person about first",
         _with_calls(_terminal("rm -rf ./bothy-demo-does-not-exist")),
+        "terminal",
     ),
-    Word("clarify", "a question with three choices", _with_calls(_CLARIFY)),
-    Word("question", "a question without choices", _with_calls(_OPEN_QUESTION)),
-    Word("delegate", "a subagent", _with_calls(_DELEGATE)),
-    Word("long", f"`long 300000`: an answer of that many characters ({LONG_ANSWER_CHARS})", _long),
-    Word("slow", f"`slow 20`: an answer after that many seconds ({SLOW_SECONDS:.0f})", _slow),
+    Word("clarify", "a question with three choices", _with_calls(_CLARIFY), "clarify"),
+    Word("question", "a question without choices", _with_calls(_OPEN_QUESTION), "clarify"),
+    Word("delegate", "a subagent", _with_calls(_DELEGATE), "delegation"),
+    Word("long", f"an answer of {LONG_ANSWER_CHARS} characters, or of 300000: `long 300000`", _long),
+    Word("slow", f"an answer after {SLOW_SECONDS:.0f} seconds, or after 20: `slow 20`", _slow),
     Word("empty", "an empty answer", lambda _turn: Reply()),
-    Word("repeat", "`repeat some words`: says what follows", _repeat),
+    Word("repeat", "says what follows: `repeat some words`", _repeat),
     Word("history", "tells what you said before", _history),
     Word("error401", "the model's server refuses the key", _fail(401, "This key is not accepted.")),
     Word("error500", "the model's server fails", _fail(500, "The server has failed.")),

@@ -1,0 +1,149 @@
+"""The commands: `python -m bothy_hermes`, or `python <directory of the installed plugin>`.
+
+Layer: doors. It reads the command line and calls the room that does the work, which is imported only
+then. An error that the package raises on purpose becomes one sentence and exit status 2.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+EXIT_REFUSED = 2
+"""Exit status when nothing could be started: wrong options, a missing program, a locked directory."""
+
+EXIT_INTERRUPTED = 130
+"""Exit status after Ctrl-C, as shells count it."""
+
+PACKAGE_NAME = "bothy_hermes"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command.
+
+    Args:
+        arguments: The words after the program's name; None takes those of the process.
+
+    Returns:
+        The exit status.
+    """
+    if sys.platform == "win32":
+        return _refuse("bothy_hermes runs on Linux and macOS; on Windows, use it inside WSL")
+    from .errors import BothyError
+
+    options = _parser().parse_args(arguments)
+    try:
+        status: int = options.command(options)
+    except BothyError as error:
+        return _refuse(str(error))
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
+    return status
+
+
+def _refuse(sentence: str) -> int:
+    sys.stderr.write(f"bothy_hermes: {sentence}\n")
+    return EXIT_REFUSED
+
+
+def _parser() -> argparse.ArgumentParser:
+    from .defaults import VERSION
+
+    parser = argparse.ArgumentParser(prog=PACKAGE_NAME, description="Work with a Hermes agent inside Bothy.")
+    parser.add_argument("--version", action="version", version=f"bothy-hermes {VERSION}")
+    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    # An installed plugin has no embedded server, so it does not offer what needs one.
+    if importlib.util.find_spec(".local_model", __package__):
+        _add_demo(commands.add_parser("demo", help="a server, a scripted model and Hermes, in one command"))
+        _add_local_server(commands.add_parser("local-server", help="only the embedded server"))
+    _add_protocol(commands.add_parser("protocol", help="print the agent protocol as an OpenAPI document"))
+    return parser
+
+
+# The commands -------------------------------------------------------------------------------------
+
+
+def _add_demo(parser: argparse.ArgumentParser) -> None:
+    from .demo_profile import TOOLSETS
+    from .local_model_script import words_table
+
+    rows = words_table(TOOLSETS)
+    width = max(len(name) for name, _ in rows)
+    parser.description = (
+        "Starts a Bothy server, a scripted model and the real Hermes gateway in a throwaway profile. "
+        "Your own Hermes, its logins and its configuration are neither read nor changed."
+    )
+    parser.epilog = "The script acts on the first of these words in a message:\n\n" + "\n".join(
+        f"  {name:<{width}}  {what}" for name, what in rows
+    )
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("--once", metavar="TEXT", help="post TEXT, show the run and its answer, and end")
+    parser.add_argument("--json", action="store_true", help="one JSON object a line (with --once)")
+    parser.add_argument("--keep", metavar="DIR", type=Path, help="keep everything in the new directory DIR")
+    parser.set_defaults(command=_demo)
+
+
+def _demo(options: argparse.Namespace) -> int:
+    from .demo import run_demo
+
+    return run_demo(options.once, as_json=options.json, keep=options.keep, out=sys.stdout)
+
+
+def _add_local_server(parser: argparse.ArgumentParser) -> None:
+    parser.description = "Starts the embedded Bothy server and prints its page's address."
+    parser.add_argument(
+        "--state", metavar="DIR", type=Path, required=True, help="where the server keeps its state"
+    )
+    parser.add_argument("--host", default="127.0.0.1", help="address to listen on (%(default)s)")
+    parser.add_argument("--port", type=int, default=0, help="port to listen on (a free one)")
+    parser.set_defaults(command=_local_server)
+
+
+def _local_server(options: argparse.Namespace) -> int:
+    from .local_server import run_local_server
+
+    return run_local_server(options.state, host=options.host, port=options.port)
+
+
+def _add_protocol(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--frames", action="store_true", help="the gateway's frames and events instead")
+    parser.set_defaults(command=_protocol)
+
+
+def _protocol(options: argparse.Namespace) -> int:
+    from .wire_schema import frames_document, openapi_document
+
+    document = frames_document() if options.frames else openapi_document()
+    sys.stdout.write(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
+    return 0
+
+
+# Running as a directory ---------------------------------------------------------------------------
+
+
+def _become_a_package() -> None:
+    """Give this file a package when Python was pointed at the directory instead of at a module.
+
+    The directory's own path goes: its modules would hide others of the same name.
+    """
+    here = Path(__file__).resolve().parent
+    sys.path[:] = [entry for entry in sys.path if Path(entry or ".").resolve() != here]
+    spec = importlib.util.spec_from_file_location(
+        PACKAGE_NAME, here / "__init__.py", submodule_search_locations=[str(here)]
+    )
+    assert spec is not None
+    assert spec.loader is not None
+    package = importlib.util.module_from_spec(spec)
+    sys.modules[PACKAGE_NAME] = package
+    spec.loader.exec_module(package)
+    globals().update(__package__=PACKAGE_NAME, __spec__=None)
+
+
+if __name__ == "__main__":
+    if not __package__:
+        _become_a_package()
+    sys.exit(main())

@@ -1,0 +1,157 @@
+"""The demo command: Bothy, a scripted model and the real Hermes, and what one message does in them.
+
+Layer: doors. `demo_world` brings the programs up and down; here are the stages, the signals and the
+exit status. A run is watched through the people's interface, as a person sees it.
+"""
+
+from __future__ import annotations
+
+import signal
+import tempfile
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any, TextIO
+
+from .clock import Clock, system_clock
+from .demo_person import RunFeed
+from .demo_show import Show
+from .demo_world import DemoWorld
+from .errors import ConfigError, StartFailed
+from .gateway_process import TELL_SECONDS
+from .wire_words import ENDED_STATES, RunState
+
+RUN_SECONDS = 600.0
+"""How long `--once` waits for its run: the server lets a run wait no longer than that."""
+
+EXIT_FAILED = 1
+"""Exit status when the run did not complete."""
+
+
+def run_demo(
+    once: str | None, *, as_json: bool, keep: Path | None, out: TextIO, clock: Clock | None = None
+) -> int:
+    """Run the demo command.
+
+    Args:
+        once: The message to post; None waits for people and Ctrl-C.
+        as_json: One JSON object a line.
+        keep: The directory that is kept; None deletes everything at the end.
+        out: Where the lines go.
+        clock: Time and IDs.
+
+    Returns:
+        The exit status: 0 completed, 1 not completed, 128 and the signal's number when stopped.
+
+    Raises:
+        BothyError: Something did not come up.
+    """
+    clock = clock or system_clock()
+    show = Show(out, as_json=as_json)
+    with _signals() as came, _directory(keep) as root:
+        world = DemoWorld(root, clock)
+        try:
+            status = _run(world, show, once, clock)
+        except KeyboardInterrupt:
+            status = 128 + came[0]
+        finally:
+            _ignore_signals()
+            show.stage("Stopping everything")
+            world.close()
+    if keep is not None:
+        show.stage(f"Everything is kept in {keep}")
+    return status
+
+
+def _run(world: DemoWorld, show: Show, once: str | None, clock: Clock) -> int:
+    show.stage("Starting a Bothy server, a scripted model and a throwaway Hermes profile")
+    world.open()
+    show.stage(f"The server is at {world.server.api_url}; Hermes is starting")
+    began = clock.monotonic()
+    world.start_gateway(show.stage)
+    restarts = len(world.gateway.restarts)
+    again = f", at start {restarts + 1}" if restarts else ""
+    show.stage(f"Hermes is connected after {clock.monotonic() - began:.1f} s{again}")
+    return _serve_people(world, show) if once is None else _post_once(world, show, once, clock)
+
+
+def _serve_people(world: DemoWorld, show: Show) -> int:
+    show.stage(f"Open {world.server.page_url} and write to the agent; Ctrl-C ends everything")
+    world.gateway.wait()
+    raise _gateway_gone(world)
+
+
+def _post_once(world: DemoWorld, show: Show, text: str, clock: Clock) -> int:
+    """Post one message and show its run until it has ended."""
+    person = world.person()
+    with closing(person.watch()) as feed:
+        thread_id = person.open_thread()
+        run_id = person.post(thread_id, text)
+        if run_id is None:
+            raise ConfigError("--once", "the message started no run")
+        show.stage("Posted the message")
+        view = _watch(world, show, feed, run_id, clock)
+    show.result(view, person.answer(thread_id, run_id))
+    return 0 if view["run"]["state"] == RunState.COMPLETED else EXIT_FAILED
+
+
+def _watch(world: DemoWorld, show: Show, feed: RunFeed, run_id: str, clock: Clock) -> dict[str, Any]:
+    """Show a run as it changes and return its last view."""
+    began = clock.monotonic()
+    while clock.monotonic() - began < RUN_SECONDS:
+        change = feed.next(TELL_SECONDS)
+        if change is None:
+            _still_working(world, show, clock.monotonic() - began)
+        elif change[0] == "run" and change[1]["run"]["id"] == run_id:
+            show.run(change[1])
+            if change[1]["run"]["state"] in ENDED_STATES:
+                return change[1]
+    raise StartFailed("hermes", f"the run has not ended in {RUN_SECONDS:.0f} s")
+
+
+def _still_working(world: DemoWorld, show: Show, seconds: float) -> None:
+    if not world.gateway.alive:
+        raise _gateway_gone(world)
+    show.stage(f"The run goes on ({seconds:.0f} s)")
+
+
+def _gateway_gone(world: DemoWorld) -> StartFailed:
+    return StartFailed(
+        "hermes", f"the gateway ended by itself; its own words are in {world.gateway.place.log}"
+    )
+
+
+@contextmanager
+def _directory(keep: Path | None) -> Iterator[Path]:
+    """The directory of the demo: a temporary one, or the one that is to be kept."""
+    if keep is None:
+        with tempfile.TemporaryDirectory(prefix="bothy-demo-", ignore_cleanup_errors=True) as name:
+            yield Path(name)
+        return
+    if keep.exists() and (not keep.is_dir() or any(keep.iterdir())):
+        raise ConfigError("--keep", "the directory is there and not empty; name a new one")
+    yield keep.absolute()
+
+
+@contextmanager
+def _signals() -> Iterator[list[int]]:
+    """Turn SIGTERM into what Ctrl-C is, and remember which of them came."""
+    came: list[int] = []
+
+    def stop(number: int, _frame: FrameType | None) -> None:
+        came.append(number)
+        raise KeyboardInterrupt
+
+    before = [(number, signal.signal(number, stop)) for number in (signal.SIGINT, signal.SIGTERM)]
+    try:
+        yield came
+    finally:
+        for held, handler in before:
+            signal.signal(held, handler)
+
+
+def _ignore_signals() -> None:
+    """Let nothing interrupt the end: it is bounded, and what it leaves out would go on running."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
