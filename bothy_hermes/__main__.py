@@ -74,8 +74,8 @@ def _add_demo(parser: argparse.ArgumentParser) -> None:
     rows = words_table(TOOLSETS)
     width = max(len(name) for name, _ in rows)
     parser.description = (
-        "Starts a Bothy server, a scripted model and the real Hermes gateway in a throwaway profile. "
-        "Your own Hermes, its logins and its configuration are neither read nor changed."
+        "Starts a Bothy server, a scripted model and the real Hermes gateway in a throwaway\n"
+        "profile. Your own Hermes, its logins and its configuration are neither read nor changed."
     )
     parser.epilog = "The script acts on the first of these words in a message:\n\n" + "\n".join(
         f"  {name:<{width}}  {what}" for name, what in rows

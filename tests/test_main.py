@@ -1,0 +1,107 @@
+"""The command line."""
+
+import json
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from bothy_hermes import __main__ as commands
+from bothy_hermes.defaults import VERSION
+from bothy_hermes.errors import StateLocked
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture(autouse=True)
+def plain_terminal(monkeypatch):
+    """Help texts depend on the terminal."""
+    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setenv("NO_COLOR", "1")
+
+
+def usage(capsys, *words):
+    """What a help option prints; argparse ends the process with it."""
+    with pytest.raises(SystemExit) as ended:
+        commands.main([*words, "--help"])
+    assert ended.value.code == 0
+    return capsys.readouterr().out
+
+
+def test_the_version_is_the_packages(capsys):
+    with pytest.raises(SystemExit) as ended:
+        commands.main(["--version"])
+    assert ended.value.code == 0
+    assert capsys.readouterr().out == f"bothy-hermes {VERSION}\n"
+
+
+def test_only_commands_that_exist_are_offered(capsys):
+    found = re.findall(r"^    ([a-z-]+)\s", usage(capsys), re.MULTILINE)
+    assert found == ["demo", "local-server", "protocol"]
+
+
+def test_the_demos_help_has_the_words_of_the_script(capsys, text_snapshot):
+    assert usage(capsys, "demo") == text_snapshot
+
+
+def test_without_a_command_the_usage_is_shown(capsys):
+    with pytest.raises(SystemExit) as ended:
+        commands.main([])
+    assert ended.value.code == 2
+    assert "usage:" in capsys.readouterr().err
+
+
+def test_an_error_of_ours_is_one_sentence_and_status_2(monkeypatch, capsys):
+    def locked(_options):
+        raise StateLocked("state", "another process uses this directory; stop it first")
+
+    monkeypatch.setattr(commands, "_protocol", locked)
+    assert commands.main(["protocol"]) == 2
+    said = capsys.readouterr()
+    assert said.err == "bothy_hermes: state: another process uses this directory; stop it first\n"
+    assert said.out == ""
+
+
+def test_an_error_that_is_a_bug_is_not_hidden(monkeypatch):
+    def broken(_options):
+        raise KeyError("bug")
+
+    monkeypatch.setattr(commands, "_protocol", broken)
+    with pytest.raises(KeyError):
+        commands.main(["protocol"])
+
+
+def test_ctrl_c_is_status_130(monkeypatch):
+    def interrupted(_options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(commands, "_protocol", interrupted)
+    assert commands.main(["protocol"]) == 130
+
+
+def test_windows_is_refused_with_a_sentence(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "platform", "win32")
+    assert commands.main(["protocol"]) == 2
+    assert "WSL" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("option", [[], ["--frames"]], ids=["operations", "frames"])
+def test_the_protocol_is_printed_as_one_json_document(capsys, option):
+    assert commands.main(["protocol", *option]) == 0
+    assert isinstance(json.loads(capsys.readouterr().out), dict)
+
+
+def test_starting_loads_no_room_that_the_command_does_not_use():
+    code = "import sys, bothy_hermes.__main__ as m; m._parser(); print(*sorted(sys.modules))"
+    loaded = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout.split()
+    assert not {"websockets", "jwt", "cryptography", "sqlite3", "http"} & set(loaded)
+
+
+def test_the_installed_command_is_the_same_program():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    assert project["scripts"] == {"bothy-hermes": "bothy_hermes.__main__:main"}
