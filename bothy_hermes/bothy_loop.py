@@ -16,15 +16,15 @@ from typing import Any, NoReturn
 from uuid import UUID
 
 from .admission import Admission
-from .bothy_api import AgentToken, BothyApi
+from .bothy_api import BothyApi
+from .bothy_credentials import AgentToken, load_signer
 from .bothy_gateway import Delivery, Gateway, GatewayEvents
-from .bothy_http import HttpTransport, Transport, load_dpop_key
+from .bothy_http import HttpTransport, Transport
 from .bothy_keys import KeyRing
 from .clock import Clock
 from .config import Settings
 from .defaults import ADAPTER_NAME, LOGGER_NAME, RUNTIME_NAME, VERSION
-from .dpop import ProofSigner
-from .errors import BothyError, ConfigError, ProblemAnswer, StateError
+from .errors import BothyError, ProblemAnswer, StateError
 from .handler import Handler
 from .proof import Prover
 from .pulse import Pulse
@@ -37,7 +37,7 @@ from .store import Store
 from .store_lock import StateLock
 from .wire import Me, Software
 from .wire_events import Hello, HelloSettings, Identify, Ready
-from .wire_words import MAX_CONTENT_BYTES, PROTOCOL_VERSION, DegradedReason, PrincipalKind
+from .wire_words import MAX_CONTENT_BYTES, PROTOCOL_VERSION, DegradedReason
 
 _log = logging.getLogger(LOGGER_NAME)
 
@@ -128,7 +128,10 @@ class AdapterLoop(GatewayEvents):
         store = await Store.open(self._state_dir, self._clock)
         try:
             transport = self._transport or HttpTransport(
-                self._settings.server_url, ca_file=self._settings.ca_file, proxy=self._settings.proxy
+                self._settings.server_url,
+                clock=self._clock,
+                ca_file=self._settings.ca_file,
+                proxy=self._settings.proxy,
             )
             try:
                 await self._until_stopped(self._serve(store, transport))
@@ -153,8 +156,7 @@ class AdapterLoop(GatewayEvents):
 
     async def _serve(self, store: Store, transport: Transport) -> NoReturn:
         settings, clock = self._settings, self._clock
-        key_file = settings.dpop_key_file
-        signer = ProofSigner(load_dpop_key(key_file)) if key_file is not None else None
+        signer = load_signer(settings.dpop_key_file)
         self._api = api = BothyApi(settings, transport, clock, AgentToken(settings.token_file), signer)
         keys = KeyRing(api, clock)
         await keys.fetch()  # first: the answer's date sets the clock before the first proof is made
@@ -177,7 +179,7 @@ class AdapterLoop(GatewayEvents):
             keys,
             handler,
             agent_id=me.id,
-            jkt=signer.jkt if signer is not None else None,
+            jkt=api.jkt,
             config_changed=lambda: self._config_changed(services),
         )
         self._pulse = pulse = Pulse(
@@ -198,15 +200,12 @@ class AdapterLoop(GatewayEvents):
     async def _who_am_i(self, api: BothyApi) -> Me:
         while True:
             try:
-                me = await api.get_me()
+                return await api.get_me()
             except ProblemAnswer as problem:
                 if problem.status != HTTPStatus.UNAUTHORIZED:
                     raise
                 _log.error("the server refuses the token of hermes_adapter.token_file; trying again")
                 await self._clock.sleep(UNAUTHORIZED_PAUSE_SECONDS)
-            else:
-                _check_me(me, self._settings.instance_id)
-                return me
 
     def _identify(self, adapter_id: UUID) -> Identify:
         return Identify(
@@ -224,6 +223,8 @@ class AdapterLoop(GatewayEvents):
         """The server takes this connection."""
         _log.info("connected; %d events wait", ready.pending)
         self._hello = hello
+        if self._api is not None:
+            self._api.observe_hello(hello)
         self._ready.set()
         if self._recovery is not None and not self._recovered.is_set():
             recovery, self._recovery = self._recovery, None
@@ -300,15 +301,3 @@ class AdapterLoop(GatewayEvents):
         self._tasks.discard(task)
         if not task.cancelled() and task.exception() is not None:
             _log.error("%s broke off", task.get_name(), exc_info=task.exception())
-
-
-def _check_me(me: Me, instance_id: UUID) -> None:
-    """The token must belong to an agent of the configured instance.
-
-    Raises:
-        ConfigError: It does not.
-    """
-    if me.kind is not PrincipalKind.AGENT:
-        raise ConfigError("hermes_adapter.token_file", "holds the token of a person, not of an agent")
-    if me.instance_id != instance_id:
-        raise ConfigError("hermes_adapter.instance_id", "is not the instance that the server names")

@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 
-from . import actual_mode, tool_class
-from .actual_mode import ActualMode
+from .actual_mode import ActualMode, determine
 from .runtime import Runtime
+from .tool_class import classify, exceeds
 from .wire import StartRun
 from .wire_words import BillingMode
 
@@ -34,7 +34,7 @@ class Proof:
 
     def stays_within(self, granted: str) -> bool:
         """Whether the tools of the next turn are within a granted class."""
-        return not tool_class.exceeds(self.tool_class, granted)
+        return not exceeds(self.tool_class, granted)
 
     def start(self, mode: BillingMode) -> StartRun:
         """The evidence for startRun; only for a mode that `spends` has confirmed."""
@@ -66,4 +66,4 @@ class Prover:
         credential, toolsets = await asyncio.gather(
             self._runtime.resolved_credential(), self._runtime.loaded_toolsets()
         )
-        return Proof(actual_mode.determine(credential), tool_class.classify(toolsets))
+        return Proof(determine(credential), classify(toolsets))

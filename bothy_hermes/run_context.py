@@ -9,7 +9,8 @@ import logging
 from uuid import UUID
 
 from . import context
-from .bothy_api import BothyApi, TokenSource
+from .bothy_api import BothyApi
+from .bothy_credentials import TokenSource
 from .clock import Clock
 from .config import Settings
 from .context import FileText

@@ -13,7 +13,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol
 from uuid import UUID
 
-from .bothy_api import BothyApi, TokenSource
+from .bothy_api import BothyApi
+from .bothy_credentials import TokenSource
 from .codec import dump, parse
 from .defaults import LOGGER_NAME
 from .errors import ProblemAnswer, RunEnded, WireError

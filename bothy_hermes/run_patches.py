@@ -12,7 +12,8 @@ import logging
 from collections.abc import Callable
 from uuid import UUID
 
-from .bothy_api import BothyApi, TokenSource
+from .bothy_api import BothyApi
+from .bothy_credentials import TokenSource
 from .clock import Clock
 from .codec import dump, parse
 from .defaults import LOGGER_NAME

@@ -12,7 +12,8 @@ from datetime import datetime
 from http import HTTPStatus
 from uuid import UUID
 
-from .bothy_api import BothyApi, TokenSource
+from .bothy_api import BothyApi
+from .bothy_credentials import TokenSource
 from .errors import ProblemAnswer
 from .secret import Secret
 from .tokens import token_times

@@ -164,10 +164,8 @@ class TurnView(TurnEvents):
             tokens_cache_write=total.tokens_cache_write,
         )
 
-    def costs(self) -> tuple[Cost, ...] | None:
-        """One row per provider, model and currency; None where the server books no costs."""
-        if not self._services.limits().costs_enabled:
-            return None
+    def costs(self) -> tuple[Cost, ...]:
+        """One row per provider, model and currency."""
         return tuple(
             Cost(
                 provider=provider,
