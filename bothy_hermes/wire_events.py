@@ -11,7 +11,18 @@ from datetime import datetime
 from typing import Annotated, Any
 from uuid import UUID
 
-from .codec import JsonObject, Range, Size, Text, content, load_json, parse, wire_type
+from .codec import (
+    JsonObject,
+    Range,
+    Size,
+    Text,
+    content,
+    dump,
+    dump_json,
+    load_json,
+    parse,
+    wire_type,
+)
 from .errors import WireError
 from .secret import Secret
 from .wire import (
@@ -240,6 +251,11 @@ _OPS = {kind: op for table in (SERVER_FRAMES, ADAPTER_FRAMES) for op, kind in ta
 def frame_op(frame: Frame) -> str:
     """The `op` under which a frame travels."""
     return _OPS[type(frame)]
+
+
+def dump_frame(frame: Frame) -> str:
+    """Write one frame as it travels."""
+    return dump_json({"op": frame_op(frame), **dump(frame)})
 
 
 def parse_frame(text: str, table: Mapping[str, type[Any]]) -> Frame:

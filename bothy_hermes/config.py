@@ -1,0 +1,461 @@
+"""The adapter's configuration keys and how their values are read.
+
+Layer: values. `KEYS` is the one table of keys; the reader below, the README's table and the check
+command are made from it. Hermes hands a platform its section as `extra`: the adapter's keys stand
+there flat with their dotted names, or without their prefix under a mapping `hermes_adapter:`. A
+dotted name that the table lacks is refused, since a typing error must not fall back to a default;
+names without a dot are Hermes' own. Errors name the key and never the value. Files are not opened
+here, and the process environment is never read.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any
+from urllib.parse import SplitResult, urlsplit
+from uuid import UUID
+
+from .defaults import (
+    DEFAULT_ATTACHMENT_TEXT_MAX_BYTES,
+    DEFAULT_CONSUMER,
+    DEFAULT_MAX_MESSAGE_BYTES,
+    DEFAULT_PLATFORM_KEY,
+)
+from .errors import ConfigError
+from .wire_words import MAX_CONTENT_BYTES
+
+NESTED_KEY = "hermes_adapter"
+"""The mapping under which the adapter's own keys may stand without their prefix."""
+
+MIN_MESSAGE_BYTES = 1_024
+"""Below this a message could not hold one part of an answer with its mark."""
+
+
+class KeyType(StrEnum):
+    """The type of a key's value, as documentation names it."""
+
+    TEXT = "text"
+    URL = "url"
+    UUID = "uuid"
+    PATH = "path"
+    INTEGER = "integer"
+    NUMBER = "number"
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One configuration key.
+
+    Attributes:
+        name: The full dotted name.
+        type: The type of the value.
+        unit: What a number counts, empty for others.
+        default: The value without the key; None for none.
+        required: Whether the key must be there.
+        minimum: Smallest number, None for texts.
+        maximum: Largest number, None for texts.
+        pattern: What a text must match as a whole, None for any.
+        reason: What the key is for and why its default is what it is.
+    """
+
+    name: str
+    type: KeyType
+    reason: str
+    unit: str = ""
+    default: str | int | float | None = None
+    required: bool = False
+    minimum: float | None = None
+    maximum: float | None = None
+    pattern: str | None = None
+
+    @property
+    def range(self) -> str:
+        """The allowed values in words."""
+        if self.minimum is not None:
+            return f"{self.minimum:g} to {self.maximum:g}" if self.type is KeyType.NUMBER else self._whole()
+        if self.pattern is not None:
+            return self.pattern
+        return _RANGE_WORDS[self.type]
+
+    def _whole(self) -> str:
+        return f"{self.minimum:.0f} to {self.maximum:.0f}"
+
+
+_RANGE_WORDS: Mapping[KeyType, str] = {
+    KeyType.TEXT: "any text",
+    KeyType.URL: "https, or http to this machine",
+    KeyType.UUID: "a UUID",
+    KeyType.PATH: "an absolute path",
+}
+
+
+def _text(name: str, default: str | None, pattern: str | None, reason: str) -> Key:
+    return Key(name, KeyType.TEXT, reason, default=default, pattern=pattern)
+
+
+def _path(name: str, reason: str, *, required: bool = False) -> Key:
+    return Key(name, KeyType.PATH, reason, required=required)
+
+
+def _whole(name: str, unit: str, default: int, limits: tuple[int, int], reason: str) -> Key:
+    return Key(
+        name, KeyType.INTEGER, reason, unit=unit, default=default, minimum=limits[0], maximum=limits[1]
+    )
+
+
+def _seconds(name: str, default: float, limits: tuple[float, float], reason: str) -> Key:
+    return Key(
+        name, KeyType.NUMBER, reason, unit="seconds", default=default, minimum=limits[0], maximum=limits[1]
+    )
+
+
+DEFAULT_MAX_ACTIVE_RUNS = 8
+"""Two less than Hermes' turn workers, which other platforms need as well."""
+
+DEFAULT_API_MAX_ACTIVE_RUNS = 4
+"""With Hermes' Runs API: its server refuses more at once than it was started for."""
+
+KEYS: tuple[Key, ...] = (
+    _text(
+        "hermes_adapter.platform_key",
+        DEFAULT_PLATFORM_KEY,
+        r"[a-z][a-z0-9_-]{0,31}",
+        "The platform's name in Hermes and of its state directory.",
+    ),
+    _text(
+        "hermes_adapter.consumer",
+        DEFAULT_CONSUMER,
+        r"[A-Za-z0-9._-]{1,100}",
+        "The name under which events are read; one live connection each.",
+    ),
+    Key(
+        "hermes_adapter.server_url",
+        KeyType.URL,
+        "The API base of the Bothy server; plain http only to this machine.",
+        required=True,
+    ),
+    Key(
+        "hermes_adapter.instance_id",
+        KeyType.UUID,
+        "The instance that run tokens must come from.",
+        required=True,
+    ),
+    _path("hermes_adapter.token_file", "The file with the agent's token, mode 0600.", required=True),
+    _path("hermes_adapter.dpop_key_file", "The P-256 key that binds the tokens (PEM, mode 0600)."),
+    _whole(
+        "hermes_adapter.max_message_bytes",
+        "bytes of UTF-8",
+        DEFAULT_MAX_MESSAGE_BYTES,
+        (MIN_MESSAGE_BYTES, MAX_CONTENT_BYTES),
+        "Longest message; a longer answer goes out in parts. The default is the protocol's limit.",
+    ),
+    _whole(
+        "hermes_adapter.attachment_text_max_bytes",
+        "bytes",
+        DEFAULT_ATTACHMENT_TEXT_MAX_BYTES,
+        (0, 1_048_576),
+        "Bytes of a text file that enter a turn; 0 names files only. The default is a page a model can hold.",
+    ),
+    _whole(
+        "hermes_adapter.max_active_runs",
+        "runs",
+        DEFAULT_MAX_ACTIVE_RUNS,
+        (1, 100),
+        "Runs at the same time; 4 with hermes_api.url. The default leaves two of Hermes' ten workers free.",
+    ),
+    _seconds(
+        "hermes_adapter.restore_wait_seconds",
+        120.0,
+        (0.0, 3_600.0),
+        "How long Hermes may restore sessions before the adapter reports itself degraded.",
+    ),
+    _path("hermes_adapter.ca_file", "Certificates (PEM) trusted instead of the system's."),
+    Key(
+        "hermes_adapter.proxy",
+        KeyType.URL,
+        "An HTTP proxy, http://host:port; the process environment is not read.",
+    ),
+    _seconds(
+        "adapter.run_update_min_interval",
+        1.0,
+        (0.0, 60.0),
+        "Shortest time between two updates of a live box; the server's own limit counts when longer.",
+    ),
+    _seconds(
+        "adapter.request_timeout_seconds",
+        30.0,
+        (1.0, 600.0),
+        "Longest time of one HTTP attempt, from its first byte to the answer's last.",
+    ),
+    Key("hermes_api.url", KeyType.URL, "Hermes' API server, for the serve command only."),
+    _path("hermes_api.key_file", "The file with that server's key, mode 0600."),
+    _path("hermes_api.profile_home", "The home of the profile it serves, when it is on this machine."),
+    _path("hermes_api.python", "The Python of that Hermes, to ask which credential it uses."),
+    _text("hermes_api.model", None, r"\S(.{0,198}\S)?", "The model to ask for; without it Hermes' own."),
+    _seconds(
+        "hermes_api.deadline_seconds",
+        1_800.0,
+        (1.0, 86_400.0),
+        "Longest turn; half an hour is longer than any turn that still makes progress.",
+    ),
+    _seconds(
+        "hermes_api.stop_timeout_seconds",
+        5.0,
+        (0.1, 60.0),
+        "How long a stopped turn may take to end before it is given up.",
+    ),
+    _seconds(
+        "hermes_api.approval_timeout_seconds",
+        300.0,
+        (1.0, 86_400.0),
+        "How long an approval may wait for its answer; Hermes' own default.",
+    ),
+)
+"""Every key, in the order in which documentation lists them."""
+
+_BY_NAME: Mapping[str, Key] = {key.name: key for key in KEYS}
+
+
+@dataclass(frozen=True, slots=True)
+class HermesApiSettings:
+    """How to reach Hermes' API server; without `url` the adapter runs inside Hermes.
+
+    Attributes:
+        url: `hermes_api.url`, without a trailing slash.
+        key_file: `hermes_api.key_file`.
+        profile_home: `hermes_api.profile_home`.
+        python: `hermes_api.python`.
+        model: `hermes_api.model`.
+        deadline_seconds: `hermes_api.deadline_seconds`.
+        stop_timeout_seconds: `hermes_api.stop_timeout_seconds`.
+        approval_timeout_seconds: `hermes_api.approval_timeout_seconds`.
+    """
+
+    url: str | None
+    key_file: Path | None
+    profile_home: Path | None
+    python: Path | None
+    model: str | None
+    deadline_seconds: float
+    stop_timeout_seconds: float
+    approval_timeout_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The validated configuration of one profile's adapter.
+
+    Attributes:
+        platform_key: `hermes_adapter.platform_key`.
+        consumer: `hermes_adapter.consumer`.
+        server_url: `hermes_adapter.server_url`, normalised, without a trailing slash.
+        instance_id: `hermes_adapter.instance_id`.
+        token_file: `hermes_adapter.token_file`.
+        dpop_key_file: `hermes_adapter.dpop_key_file`, None without DPoP.
+        max_message_bytes: `hermes_adapter.max_message_bytes`.
+        attachment_text_max_bytes: `hermes_adapter.attachment_text_max_bytes`.
+        max_active_runs: `hermes_adapter.max_active_runs`.
+        restore_wait_seconds: `hermes_adapter.restore_wait_seconds`.
+        ca_file: `hermes_adapter.ca_file`, None for the system's certificates.
+        proxy: `hermes_adapter.proxy`, None for none; may hold a password.
+        run_update_min_interval: `adapter.run_update_min_interval`, in seconds.
+        request_timeout_seconds: `adapter.request_timeout_seconds`.
+        hermes_api: The keys under `hermes_api.`.
+    """
+
+    platform_key: str
+    consumer: str
+    server_url: str
+    instance_id: UUID
+    token_file: Path
+    dpop_key_file: Path | None
+    max_message_bytes: int
+    attachment_text_max_bytes: int
+    max_active_runs: int
+    restore_wait_seconds: float
+    ca_file: Path | None
+    proxy: str | None = field(repr=False)
+    run_update_min_interval: float
+    request_timeout_seconds: float
+    hermes_api: HermesApiSettings
+
+
+def load_settings(extra: Mapping[str, Any]) -> Settings:
+    """Read the adapter's keys of a platform's section.
+
+    Args:
+        extra: The section as Hermes hands it over. Dotted names and the mapping `hermes_adapter` are
+            the adapter's, every other name is left alone.
+
+    Raises:
+        ConfigError: A key is missing, unknown, there twice, or has an unusable value.
+    """
+    given = _collect(extra)
+    values = {key.name: _value(key, given) for key in KEYS}
+    if "hermes_adapter.max_active_runs" not in given and values["hermes_api.url"] is not None:
+        values["hermes_adapter.max_active_runs"] = DEFAULT_API_MAX_ACTIVE_RUNS
+    inner = {name.split(".")[1]: value for name, value in values.items() if name.startswith("hermes_api.")}
+    outer = {
+        name.split(".")[1]: value for name, value in values.items() if not name.startswith("hermes_api.")
+    }
+    return Settings(**outer, hermes_api=HermesApiSettings(**inner))
+
+
+def load_document(document: Mapping[str, Any]) -> Settings:
+    """Read a configuration file of the serve command, in which every name is the adapter's.
+
+    Args:
+        document: The parsed TOML: tables by prefix, or dotted names in quotes.
+
+    Raises:
+        ConfigError: As `load_settings`, and for a name that is no key at all.
+    """
+    flat: dict[str, Any] = {}
+    for name, value in document.items():
+        inner = value if isinstance(value, Mapping) else {"": value}
+        for last, one in inner.items():
+            full = f"{name}.{last}" if last else name
+            if full in flat:
+                raise ConfigError(full, "is there twice")
+            if full not in _BY_NAME:
+                raise _unknown(full)
+            flat[full] = one
+    return load_settings(flat)
+
+
+def _collect(extra: Mapping[str, Any]) -> dict[str, Any]:
+    """The adapter's keys under their full names, flat and nested ones together."""
+    given = {name: value for name, value in extra.items() if isinstance(name, str) and "." in name}
+    nested = extra.get(NESTED_KEY, {})
+    if not isinstance(nested, Mapping):
+        raise ConfigError(NESTED_KEY, "expected a mapping of keys")
+    for name, value in nested.items():
+        full = f"{NESTED_KEY}.{name}"
+        if full in given:
+            raise ConfigError(full, "is there twice, flat and under hermes_adapter")
+        given[full] = value
+    for name in given:
+        if name not in _BY_NAME:
+            raise _unknown(name)
+    return given
+
+
+def _unknown(name: str) -> ConfigError:
+    near = difflib.get_close_matches(name, _BY_NAME, n=1)
+    return ConfigError(name, "is not a known key" + (f", did you mean {near[0]}?" if near else ""))
+
+
+def _value(key: Key, given: Mapping[str, Any]) -> Any:
+    value = given.get(key.name)
+    if value is None:
+        if key.required or (key.name in given and key.default is not None):
+            raise ConfigError(key.name, "is missing" if key.name not in given else "has no value")
+        return key.default
+    return _READERS[key.type](key, value)
+
+
+def _read_text(key: Key, value: Any) -> str:
+    if not isinstance(value, str):
+        raise ConfigError(key.name, "expected a text")
+    if key.pattern is not None and not re.fullmatch(key.pattern, value):
+        raise ConfigError(key.name, f"does not match {key.pattern}")
+    return value
+
+
+def _read_uuid(key: Key, value: Any) -> UUID:
+    try:
+        return value if isinstance(value, UUID) else UUID(_read_text(key, value))
+    except ValueError as error:
+        if isinstance(error, ConfigError):
+            raise
+        raise ConfigError(key.name, "expected a UUID") from None
+
+
+def _read_path(key: Key, value: Any) -> Path:
+    path = value if isinstance(value, Path) else Path(_read_text(key, value))
+    if "\0" in str(path) or not path.is_absolute():
+        raise ConfigError(key.name, "expected an absolute path")
+    return path
+
+
+def _read_integer(key: Key, value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ConfigError(key.name, "expected a whole number")
+    return int(_within(key, value))
+
+
+def _read_number(key: Key, value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ConfigError(key.name, "expected a number")
+    return float(_within(key, value))
+
+
+def _within(key: Key, value: float) -> float:
+    if not math.isfinite(value) or not (key.minimum or 0) <= value <= (key.maximum or 0):
+        raise ConfigError(key.name, f"is not within {key.range} {key.unit}".rstrip())
+    return value
+
+
+def _read_url(key: Key, value: Any) -> str:
+    text = _read_text(key, value)
+    try:
+        parts = urlsplit(text)
+        port = parts.port
+    except ValueError:
+        raise ConfigError(key.name, "expected a URL") from None
+    if not parts.hostname or not text.isascii() or re.search(r"[\s\x00-\x1f\x7f]", text):
+        raise ConfigError(key.name, "expected a URL with a host, in ASCII")
+    if key.name == "hermes_adapter.proxy":
+        return _check_proxy(key, parts, port)
+    return _check_server(key, parts, port)
+
+
+def _check_proxy(key: Key, parts: SplitResult, port: int | None) -> str:
+    if parts.scheme.lower() != "http" or port is None:
+        raise ConfigError(key.name, "expected http://host:port")
+    if parts.path not in ("", "/") or parts.query or parts.fragment:
+        raise ConfigError(key.name, "has more than a host and a port")
+    return parts._replace(scheme="http", path="").geturl()
+
+
+def _check_server(key: Key, parts: SplitResult, port: int | None) -> str:
+    scheme, host = parts.scheme.lower(), (parts.hostname or "").lower()
+    if scheme not in _DEFAULT_PORTS:
+        raise ConfigError(key.name, "expected https, or http to this machine")
+    if parts.username is not None or parts.query or parts.fragment or "?" in parts.geturl():
+        raise ConfigError(key.name, "has credentials, a query or a fragment")
+    if scheme == "http" and not is_loopback(host):
+        raise ConfigError(key.name, "plain http is for this machine only, use https")
+    shown = f"[{host}]" if ":" in host else host
+    suffix = "" if port in (None, _DEFAULT_PORTS[scheme]) else f":{port}"
+    return f"{scheme}://{shown}{suffix}{parts.path.rstrip('/')}"
+
+
+_DEFAULT_PORTS: Mapping[str, int] = {"http": 80, "https": 443}
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a URL's host is this machine by its name or address alone."""
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+_READERS: Mapping[KeyType, Callable[[Key, Any], Any]] = {
+    KeyType.TEXT: _read_text,
+    KeyType.URL: _read_url,
+    KeyType.UUID: _read_uuid,
+    KeyType.PATH: _read_path,
+    KeyType.INTEGER: _read_integer,
+    KeyType.NUMBER: _read_number,
+}
