@@ -14,7 +14,6 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -33,6 +32,9 @@ MAX_FILE_BYTES = 1_048_576
 
 REQUEST_LIFE_SECONDS = 5
 """How long a command waits for a running adapter (an operator at a prompt) before it gives up."""
+
+ANSWER_LIFE_SECONDS = 60
+"""How long an answer that nobody takes is kept: far longer than anybody waits for one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,13 +96,15 @@ def put_request(directory: Path, clock: Clock, body: JsonObject) -> UUID:
 
 def take_requests(directory: Path, now: datetime) -> list[StateRequest]:
     """Take away what was asked, oldest first; what was given up, or cannot be read, only goes."""
-    found = []
-    for path in _requests(directory / REQUESTS_NAME):
+    folder, found = directory / REQUESTS_NAME, []
+    for path in _named(folder, "*.json"):
         content = _read(path)
         path.unlink(missing_ok=True)
         asked = _asked(path, content, now)
         if asked is not None:
             found.append(asked)
+    for path in _named(folder, "*.answer"):
+        _drop_unread(path, now)
     return [request for _, request in sorted(found, key=lambda one: one[0])]
 
 
@@ -131,9 +135,18 @@ def withdraw_request(directory: Path, request_id: UUID) -> bool:
     return True
 
 
-def _requests(folder: Path) -> Iterator[Path]:
+def _named(folder: Path, pattern: str) -> list[Path]:
+    try:
+        return sorted(folder.glob(pattern))
+    except OSError:
+        return []
+
+
+def _drop_unread(path: Path, now: datetime) -> None:
+    """Remove an answer whose asker died before it could take it."""
     with contextlib.suppress(OSError):
-        yield from sorted(folder.glob("*.json"))
+        if now.timestamp() - path.stat().st_mtime > ANSWER_LIFE_SECONDS:
+            path.unlink()
 
 
 def _asked(path: Path, content: JsonObject | None, now: datetime) -> tuple[datetime, StateRequest] | None:

@@ -52,6 +52,7 @@ class StateLock:
         """Give the lock back; a second time does nothing."""
         handle, self._handle = self._handle, None
         if handle is not None:
+            fcntl.flock(handle, fcntl.LOCK_UN)  # closing is not enough while a child is being started
             os.close(handle)
 
     def __enter__(self) -> StateLock:

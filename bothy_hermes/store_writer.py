@@ -65,6 +65,7 @@ class Writer:
         self._tidy = tidy
         self._queue: queue.SimpleQueue[_Item | None] = queue.SimpleQueue()
         self._closed = False
+        self._untidy = False
         self._gate = threading.Lock()
         # A daemon: a process that ends without `close` loses nothing that was acknowledged.
         self._thread = threading.Thread(target=self._main, name="bothy-state", daemon=True)
@@ -142,11 +143,17 @@ class Writer:
         items, more = self._collect()
         if items:
             _deliver(self._batch(connection, items))
-            try:
-                self._tidy(connection)
-            except sqlite3.Error as error:
-                _LOGGER.warning("%s", state_error(error))
+            self._tidy_up(connection)
         return more
+
+    def _tidy_up(self, connection: sqlite3.Connection) -> None:
+        try:
+            self._tidy(connection)
+            self._untidy = False
+        except sqlite3.Error as error:
+            if not self._untidy:  # said once, not with every batch of a full disk
+                _LOGGER.warning("%s", state_error(error))
+            self._untidy = True
 
     def _collect(self) -> tuple[list[_Item], bool]:
         found: list[_Item] = []
