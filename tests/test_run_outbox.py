@@ -1,0 +1,199 @@
+"""Sending what a run owes: in order, from disk, each call once more rather than never."""
+
+import asyncio
+from uuid import UUID
+
+import pytest
+
+from bothy_hermes.codec import parse
+from bothy_hermes.errors import ProblemAnswer, RunEnded
+from bothy_hermes.run_outbox import RunOutbox, finish_call, message_call
+from bothy_hermes.store import EntryState, InboxEntry, Store
+from bothy_hermes.wire import CreateMessage, FinishRun, Metrics
+from tests.fakes.clock import FakeClock
+
+RUN = UUID("0192f4a0-7b1c-7000-8000-0000000000aa")
+EVENT = UUID("0192f4a0-7b1c-7000-8000-0000000000ee")
+
+
+def message(text, key="m1"):
+    return CreateMessage(client_msg_id=key, kind="text", role="answer", content=text)
+
+
+def finished(outcome="completed", reason=None):
+    return parse(FinishRun, {"outcome": outcome, "reason": reason, "metrics": {}})
+
+
+class Answer:
+    def __init__(self, message_id):
+        self.id = message_id
+
+
+class Server:
+    """Takes calls in the order in which they come; can refuse some."""
+
+    def __init__(self):
+        self.taken = []
+        self.refusals = {}
+
+    async def create_message(self, run_id, _auth, body):
+        await self._take(("message", run_id, body.content), body.client_msg_id)
+        return Answer(UUID(int=len(self.taken)))
+
+    async def finish_run(self, run_id, _auth, body):
+        await self._take(("finish", run_id, str(body.outcome), body.reason), "finish")
+
+    async def _take(self, what, key):
+        await asyncio.sleep(0)
+        if key in self.refusals:
+            raise self.refusals[key]
+        self.taken.append(what)
+
+
+async def opened(directory, state=EntryState.FINISHING):
+    store = await Store.open(directory, FakeClock().clock)
+    entry = InboxEntry(EVENT, "agent.invocation", RUN, None, None, state, FakeClock().time)
+    await store.take_event(entry)
+    return store
+
+
+def run(directory, steps, **refusals):
+    """Run `steps(store, outbox)` on a fresh store; returns what the server took and what is left."""
+
+    async def scenario():
+        server = Server()
+        server.refusals = refusals
+        store = await opened(directory)
+        try:
+            outbox = RunOutbox(server, store, RUN, None, entry_id=EVENT)
+            await steps(store, outbox)
+            left = [stored.call.operation for stored in await store.calls()]
+            return server.taken, left, (await store.entry(EVENT)).state, await store.counters()
+        finally:
+            await store.close()
+
+    return asyncio.run(scenario())
+
+
+def test_calls_are_sent_in_their_order_and_the_end_is_last(tmp_path):
+    async def steps(_store, outbox):
+        await outbox.put(message_call(RUN, message("one", "m1")), message_call(RUN, message("two", "m2")))
+        await outbox.put(finish_call(RUN, finished()))
+        await asyncio.wait_for(outbox.run(), 5)
+
+    taken, left, state, _ = run(tmp_path, steps)
+    assert taken == [("message", RUN, "one"), ("message", RUN, "two"), ("finish", RUN, "completed", None)]
+    assert left == []
+    assert state is EntryState.DONE
+
+
+def test_a_call_that_comes_later_wakes_the_sender(tmp_path):
+    async def steps(_store, outbox):
+        sending = asyncio.ensure_future(outbox.run())
+        await outbox.put(message_call(RUN, message("late")))
+        await outbox.put(finish_call(RUN, finished()))
+        await asyncio.wait_for(sending, 5)
+
+    taken, *_ = run(tmp_path, steps)
+    assert [call[0] for call in taken] == ["message", "finish"]
+
+
+def test_the_same_call_put_twice_is_sent_once(tmp_path):
+    async def steps(_store, outbox):
+        for _ in range(3):
+            await outbox.put(message_call(RUN, message("once")))
+        await outbox.put(finish_call(RUN, finished()), finish_call(RUN, finished("failed", "interrupted")))
+        await asyncio.wait_for(outbox.run(), 5)
+
+    taken, left, *_ = run(tmp_path, steps)
+    assert taken == [("message", RUN, "once"), ("finish", RUN, "completed", None)]
+    assert left == []
+
+
+def test_a_refused_message_makes_the_run_fail_and_is_counted(tmp_path):
+    """People must not read `completed` when the answer never reached them."""
+
+    async def steps(_store, outbox):
+        await outbox.put(message_call(RUN, message("too long")), finish_call(RUN, finished()))
+        await asyncio.wait_for(outbox.run(), 5)
+
+    taken, left, state, counters = run(
+        tmp_path, steps, m1=ProblemAnswer("createMessage", 413, "content_too_long")
+    )
+    assert taken == [("finish", RUN, "failed", "adapter_error")]
+    assert left == []
+    assert state is EntryState.DONE
+    assert sum(counters.values()) == 1
+
+
+def test_messages_of_a_run_that_ended_are_given_up(tmp_path):
+    """The server ended the run first: that is expected, and the end is still reported."""
+
+    async def steps(_store, outbox):
+        await outbox.put(message_call(RUN, message("late")), finish_call(RUN, finished("cancelled")))
+        await asyncio.wait_for(outbox.run(), 5)
+
+    taken, left, state, _ = run(tmp_path, steps, m1=RunEnded("createMessage", 409, "run_ended"))
+    assert taken == [("finish", RUN, "cancelled", None)]
+    assert left == []
+    assert state is EntryState.DONE
+
+
+@pytest.mark.parametrize("refusal", [ProblemAnswer("f", 404, "not_found"), RunEnded("f", 409, "run_ended")])
+def test_a_refused_end_leaves_nothing_behind(tmp_path, refusal):
+    async def steps(_store, outbox):
+        await outbox.put(finish_call(RUN, finished()))
+        await asyncio.wait_for(outbox.run(), 5)
+
+    taken, left, state, _ = run(tmp_path, steps, finish=refusal)
+    assert (taken, left) == ([], [])
+    assert state is EntryState.DONE
+
+
+def test_what_is_pending_is_written_before_the_end(tmp_path):
+    order = []
+
+    async def before_finish():
+        order.append("flush")
+
+    async def scenario():
+        server = Server()
+        store = await opened(tmp_path)
+        outbox = RunOutbox(server, store, RUN, None, entry_id=EVENT, before_finish=before_finish)
+        await outbox.put(message_call(RUN, message("one")), finish_call(RUN, finished()))
+        await asyncio.wait_for(outbox.run(), 5)
+        await store.close()
+        return server.taken
+
+    taken = asyncio.run(scenario())
+    assert order == ["flush"]
+    assert [call[0] for call in taken] == ["message", "finish"]
+
+
+def test_a_crash_before_the_answer_sends_the_call_again(tmp_path):
+    """What was stored by one process is sent by the next, with the same `client_msg_id`."""
+
+    async def first():
+        store = await opened(tmp_path)
+        await store.put_calls([message_call(RUN, message("kept")), finish_call(RUN, finished())])
+        await store.close()
+
+    async def second():
+        server = Server()
+        store = await Store.open(tmp_path, FakeClock().clock)
+        over = await RunOutbox(server, store, RUN, None, entry_id=EVENT).drain()
+        left = await store.calls()
+        await store.close()
+        return server.taken, over, left
+
+    asyncio.run(first())
+    taken, over, left = asyncio.run(second())
+    assert taken == [("message", RUN, "kept"), ("finish", RUN, "completed", None)]
+    assert over
+    assert left == []
+
+
+def test_metrics_travel_with_the_end():
+    call = finish_call(RUN, FinishRun(outcome="completed", metrics=Metrics(duration_ms=5)))
+    assert call.body["metrics"]["duration_ms"] == 5
+    assert call.run_id == RUN

@@ -1,0 +1,188 @@
+"""Writing the live box: merged, in time, and never in the way."""
+
+import asyncio
+from uuid import UUID
+
+import pytest
+
+from bothy_hermes import run_patches
+from bothy_hermes.codec import parse
+from bothy_hermes.errors import ProblemAnswer, RunEnded, VersionConflict
+from bothy_hermes.json_patch import apply_patch
+from bothy_hermes.live_box import LiveBox
+from bothy_hermes.run_patches import Patcher
+from bothy_hermes.wire import RunDocument
+from tests.fakes.clock import FakeClock, settle
+
+RUN = UUID("0192f4a0-7b1c-7000-8000-0000000000aa")
+EMPTY = {"version": 1, "status_line": None, "steps": [], "last_text_excerpt": None}
+INTERVAL = 1.0
+
+
+class Server:
+    """Keeps a document like the real one: versions, conflicts, refusals."""
+
+    def __init__(self, clock):
+        self.clock = clock
+        self.document = dict(EMPTY)
+        self.taken_at = []
+        self.answers = []
+
+    async def update_run(self, run_id, _auth, body):
+        assert run_id == RUN
+        await asyncio.sleep(0)
+        answer = self.answers.pop(0) if self.answers else None
+        if answer is not None:
+            raise answer
+        if body.base_version != self.document["version"]:
+            raise VersionConflict("updateRun", 409, "version_conflict", extra={"document": self.document})
+        self.document = apply_patch(self.document, body.patch) | {"version": body.base_version + 1}
+        self.taken_at.append(self.clock.elapsed)
+        return self.document["version"]
+
+    async def get_run(self, _run_id, _auth):
+        raise ProblemAnswer("getRun", 404, "not_found")
+
+
+def scenario(steps):
+    """Run `steps(clock, server, box, patcher)` while the patcher works."""
+
+    async def run():
+        clock = FakeClock()
+        server = Server(clock)
+        ids = iter(range(1000))
+        box = LiveBox(clock.clock.now, lambda: f"s{next(ids)}")
+        patcher = Patcher(
+            server,
+            RUN,
+            None,
+            box,
+            parse(RunDocument, dict(EMPTY)),
+            interval=lambda: INTERVAL,
+            clock=clock.clock,
+        )
+        task = asyncio.ensure_future(patcher.run())
+        try:
+            await steps(clock, server, box, patcher)
+        finally:
+            patcher.stop()
+            await clock.advance(INTERVAL)
+            await asyncio.wait_for(task, 1)
+        return server, patcher
+
+    return asyncio.run(run())
+
+
+def test_the_first_change_is_written_at_once():
+    async def steps(_clock, server, box, patcher):
+        box.draft("Hello")
+        patcher.poke()
+        await settle()
+        assert server.document["last_text_excerpt"] == "Hello"
+
+    server, _ = scenario(steps)
+    assert server.taken_at == [0.0]
+
+
+def test_decision_7_fast_changes_merge_into_one_patch_an_interval():
+    """A thousand drafts in four seconds are at most six patches."""
+
+    async def steps(clock, _server, box, patcher):
+        for index in range(1000):
+            box.draft(f"draft {index}")
+            patcher.poke()
+            await clock.advance(0.004)
+        await clock.advance(INTERVAL)
+
+    server, patcher = scenario(steps)
+    assert server.document["last_text_excerpt"] == "draft 999"
+    gaps = [later - earlier for earlier, later in zip(server.taken_at, server.taken_at[1:], strict=False)]
+    assert min(gaps) >= INTERVAL
+    assert patcher.patches <= 6
+
+
+def test_the_end_does_not_wait_for_the_interval():
+    async def steps(_clock, server, box, patcher):
+        box.draft("one")
+        patcher.poke()
+        await settle()
+        box.draft("two")
+        patcher.poke()
+        await patcher.flush()
+        assert server.document["last_text_excerpt"] == "two"
+
+    server, _ = scenario(steps)
+    assert server.taken_at == [0.0, 0.0]
+
+
+def test_nothing_pending_costs_no_request():
+    async def steps(_clock, server, box, patcher):
+        box.draft("one")
+        patcher.poke()
+        await settle()
+        await patcher.flush()
+        patcher.poke()
+        await settle()
+        assert len(server.taken_at) == 1
+
+    scenario(steps)
+
+
+def test_a_conflict_is_computed_anew_from_the_servers_document():
+    """What the server changed by itself survives, and the box wins where it speaks."""
+
+    async def steps(_clock, server, box, patcher):
+        server.document = EMPTY | {"version": 7, "last_text_excerpt": "theirs"}
+        box.status("is running something")
+        box.draft("ours")
+        patcher.poke()
+        await settle()
+        assert server.document["version"] == 8
+        assert server.document["last_text_excerpt"] == "ours"
+        assert [step["title"] for step in server.document["steps"]] == ["is running something"]
+
+    scenario(steps)
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [RunEnded("updateRun", 409, "run_ended"), ProblemAnswer("updateRun", 422, "validation_failed")],
+    ids=["run_ended", "refused_and_gone"],
+)
+def test_a_refusal_ends_the_box_and_nothing_else(refusal):
+    async def steps(_clock, server, box, patcher):
+        server.answers = [refusal]
+        box.draft("one")
+        patcher.poke()
+        await settle()
+        box.draft("two")
+        patcher.poke()
+        await patcher.flush()
+        assert server.taken_at == []
+
+    scenario(steps)
+
+
+def test_a_mistake_in_the_box_does_not_reach_the_turn():
+    async def steps(_clock, server, box, patcher):
+        server.answers = [RuntimeError("a bug")]
+        box.draft("one")
+        patcher.poke()
+        await settle()
+
+    scenario(steps)  # the patcher's task ends without an exception
+
+
+def test_a_server_that_never_answers_does_not_hold_the_end_up(monkeypatch):
+    monkeypatch.setattr(run_patches, "FLUSH_SECONDS", 0.05)
+
+    async def steps(_clock, server, box, patcher):
+        async def never(*_args):
+            await asyncio.get_running_loop().create_future()
+
+        server.update_run = never
+        box.draft("one")
+        await asyncio.wait_for(patcher.flush(), 5)
+        assert server.document == EMPTY
+
+    scenario(steps)
