@@ -131,6 +131,41 @@ class ToolEnd:
     failed: bool
 
 
+class PromptKind(StrEnum):
+    """What Hermes waits for."""
+
+    CLARIFY = "clarify"
+    """A question, with answers to choose from or open."""
+    APPROVAL = "approval"
+    """Leave to run one command."""
+    CONFIRMATION = "confirmation"
+    """A yes to a slash command of Hermes that destroys something."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """Something that Hermes waits for a person to answer.
+
+    Attributes:
+        kind: What it is.
+        hermes_id: Hermes' own ID of it, the only thing by which it is resolved.
+        session_key: Under which key Hermes keeps it waiting; empty where it needs none.
+        question: The question, the reason an approval is asked for, or the confirmation's text.
+        choices: A clarify's answers in full, in Hermes' order (none: an open question), or the words
+            of the choices that Hermes offers for an approval or a confirmation (`once`, `deny`, …).
+        title: A confirmation's heading.
+        command: The command that an approval is about, whole.
+    """
+
+    kind: PromptKind
+    hermes_id: str
+    session_key: str = ""
+    question: str = field(repr=False, default="")
+    choices: tuple[str, ...] = field(repr=False, default=())
+    title: str | None = field(repr=False, default=None)
+    command: str | None = field(repr=False, default=None)
+
+
 @dataclass(frozen=True, slots=True)
 class RuntimeCapabilities:
     """What a runtime can show and take, as the heartbeat reports it."""
