@@ -57,10 +57,10 @@ def run_demo(
             status = 128 + came[0]
         finally:
             _ignore_signals()
-            show.stage("Stopping everything")
+            show.farewell("Stopping everything")
             world.close()
     if keep is not None:
-        show.stage(f"Everything is kept in {keep}")
+        show.farewell(f"Everything is kept in {keep}")
     return status
 
 

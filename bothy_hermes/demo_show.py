@@ -59,6 +59,11 @@ class Show:
         """Tell what is being done."""
         self._write({"stage": text} if self._as_json else text)
 
+    def farewell(self, text: str) -> None:
+        """Tell what is done at the end; for programs the result stays the last line."""
+        if not self._as_json:
+            self._write(text)
+
     def run(self, view: Json) -> None:
         """Show a run as it is now; nothing when it looks as before."""
         lines = self._box.changes(view)

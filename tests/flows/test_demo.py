@@ -1,0 +1,186 @@
+"""The demo command from its first line to its exit status, with a small program in Hermes' place."""
+
+import io
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from bothy_hermes import __main__ as commands
+from bothy_hermes import demo_world, gateway_process
+from bothy_hermes.clock import system_clock
+from bothy_hermes.demo import run_demo
+from bothy_hermes.errors import ConfigError, StartFailed
+from tests.fakes.agent import FakeAgent, step
+
+ROOT = Path(__file__).parents[2]
+
+STARTING = """
+import sys
+from pathlib import Path
+from bothy_hermes import __main__, gateway_process
+gateway_process.find_hermes = lambda: Path(sys.argv[1])
+sys.exit(__main__.main(["demo", "--once", "hello", "--keep", sys.argv[2]]))
+"""
+"""The demo as a process whose Hermes never connects."""
+
+
+@pytest.fixture
+def hermes(tmp_path, monkeypatch):
+    """A program that runs until it is ended."""
+    command = tmp_path / "bin" / "hermes"
+    command.parent.mkdir()
+    command.write_text("#!/bin/sh\necho $$ > pid\nexec sleep 60\n")
+    command.chmod(stat.S_IRWXU)
+    monkeypatch.setattr(gateway_process, "find_hermes", lambda: command)
+    return command
+
+
+@pytest.fixture
+def agent_does(hermes, monkeypatch):
+    """Has an agent connect as soon as the gateway runs, which then works on its first run."""
+    workers = []
+
+    def use(work):
+        def start(world, _tell):
+            world.gateway.start()
+            connected = threading.Event()
+
+            def serve():
+                with FakeAgent(world.server) as agent:
+                    connected.set()
+                    work(agent, world)
+
+            workers.append(threading.Thread(target=serve))
+            workers[-1].start()
+            assert connected.wait(10)
+
+        monkeypatch.setattr(demo_world.DemoWorld, "start_gateway", start)
+
+    yield use
+    for worker in workers:
+        worker.join(10)
+
+
+def answers(agent, _world):
+    run = agent.take()
+    run.show(status_line="running echo", steps=[step("echo hello", state="completed")])
+    run.say("It says ")
+    run.say("hello.")
+    run.finish()
+
+
+def demo(text="hello", *, keep=None, as_json=False):
+    out = io.StringIO()
+    status = run_demo(text, as_json=as_json, keep=keep, out=out, clock=system_clock())
+    return status, out.getvalue()
+
+
+def is_gone(pid, seconds=5):
+    clock = system_clock()
+    end = clock.monotonic() + seconds
+    while clock.monotonic() < end:
+        try:
+            os.kill(pid, 0)
+            if Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "Z":
+                return True
+        except (ProcessLookupError, FileNotFoundError):
+            return True
+        threading.Event().wait(0.02)
+    return False
+
+
+def test_one_message_is_posted_shown_and_answered(agent_does):
+    agent_does(answers)
+    status, shown = demo()
+    lines = shown.splitlines()
+    assert status == 0
+    assert "  running echo" in lines
+    assert "  ✓ echo hello" in lines
+    assert "run completed" in lines
+    assert lines.index("run completed") < lines.index("It says ")
+    assert lines[-1] == "Stopping everything"
+
+
+def test_as_json_the_last_run_and_its_answer_are_one_line(agent_does):
+    agent_does(answers)
+    status, shown = demo(as_json=True)
+    lines = [json.loads(line) for line in shown.splitlines()]
+    result = [line for line in lines if "answer" in line]
+    assert status == 0
+    assert result == lines[-1:]
+    assert result[0]["run"]["state"] == "completed"
+    assert result[0]["answer"] == "It says \n\nhello."
+
+
+def test_a_run_that_did_not_complete_is_status_1(agent_does):
+    agent_does(lambda agent, _world: agent.take().finish("failed", "runtime_error"))
+    status, shown = demo()
+    assert status == 1
+    assert "run failed (runtime_error)" in shown
+    assert "(no answer)" in shown
+
+
+def test_a_gateway_that_ends_during_the_run_is_said(agent_does):
+    def dies(agent, world):
+        agent.take()
+        world.gateway.kill()
+
+    agent_does(dies)
+    with pytest.raises(StartFailed, match="ended by itself"):
+        demo()
+
+
+def test_everything_is_deleted_unless_it_is_to_be_kept(agent_does, tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
+    (tmp_path / "temporary").mkdir()
+    agent_does(answers)
+    demo()
+    assert list((tmp_path / "temporary").iterdir()) == []
+    _, shown = demo(keep=tmp_path / "kept")
+    assert (tmp_path / "kept" / "gateway" / "hermes" / "config.yaml").is_file()
+    assert shown.splitlines()[-1] == f"Everything is kept in {tmp_path / 'kept'}"
+
+
+def test_a_directory_that_is_not_empty_is_not_used(hermes, tmp_path):
+    with pytest.raises(ConfigError, match="--keep"):
+        demo(keep=tmp_path)
+
+
+def test_without_hermes_it_is_one_sentence_and_status_2(monkeypatch, capsys):
+    def missing():
+        raise StartFailed("hermes", "Hermes is not installed; install it with: pip …")
+
+    monkeypatch.setattr(gateway_process, "find_hermes", missing)
+    assert commands.main(["demo", "--once", "hello"]) == 2
+    said = capsys.readouterr().err
+    assert said == "bothy_hermes: hermes: Hermes is not installed; install it with: pip …\n"
+
+
+@pytest.mark.parametrize(
+    ("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["ctrl-c", "sigterm"]
+)
+def test_a_signal_ends_everything_that_was_started(hermes, tmp_path, number, status):
+    kept = tmp_path / "kept"
+    process = subprocess.Popen(
+        [sys.executable, "-c", STARTING, str(hermes), str(kept)],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    pid = kept / "gateway" / "workspace" / "pid"
+    while process.poll() is None and not (pid.exists() and pid.read_text().strip()):
+        threading.Event().wait(0.05)
+    process.send_signal(number)
+    shown, said = process.communicate(timeout=20)
+    assert process.returncode == status, said
+    assert "Traceback" not in said
+    assert "Stopping everything" in shown
+    assert is_gone(int(pid.read_text()))

@@ -1,0 +1,60 @@
+"""The live rig: one real Hermes gateway for each module of live tests, and what holds for all of them."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from bothy_hermes.errors import StartFailed
+from bothy_hermes.gateway_process import find_hermes
+from tests.live.kit import LiveWorld
+
+HERE = Path(__file__).parent
+RESTARTS = pytest.StashKey[list]()
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if HERE in item.path.parents:
+            item.add_marker(pytest.mark.live)
+
+
+def pytest_configure(config):
+    config.stash[RESTARTS] = []
+
+
+def pytest_terminal_summary(terminalreporter, config):
+    for module, why in config.stash[RESTARTS]:
+        terminalreporter.write_line(f"{module}: the gateway was started again: {why}")
+
+
+@pytest.fixture(scope="session")
+def hermes_installed():
+    """Without Hermes live tests are skipped, but never where they are the proof."""
+    try:
+        find_hermes()
+    except StartFailed as fault:
+        if os.environ.get("CI") == "true":
+            pytest.fail(str(fault))
+        pytest.skip(str(fault))
+
+
+@pytest.fixture(scope="module")
+def closed_world(hermes_installed, tmp_path_factory, request):
+    """A world that its test opens and starts itself; at the end nobody may have broken a rule."""
+    live = LiveWorld(tmp_path_factory.mktemp("live"))
+    try:
+        yield live
+    finally:
+        live.close()
+        request.config.stash[RESTARTS].extend((request.module.__name__, why) for why in live.gateway.restarts)
+    assert live.server.violations == []
+    assert live.faults_of_home() == []
+
+
+@pytest.fixture(scope="module")
+def world(closed_world):
+    """A world with a connected gateway."""
+    closed_world.open()
+    closed_world.start()
+    return closed_world
