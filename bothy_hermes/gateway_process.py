@@ -200,7 +200,7 @@ class GatewayProcess:
         return self._process.returncode if self._process else None
 
     def stop(self, seconds: float = STOP_SECONDS) -> None:
-        """End the process: ask, wait that long, then kill it with everything in its group."""
+        """End the process: ask, wait that long, then kill it with everything it started."""
         if self._process is None:
             return
         if self.alive:
@@ -209,12 +209,35 @@ class GatewayProcess:
         self.kill()
 
     def kill(self) -> None:
-        """Kill the process and its group at once, as a crash would."""
+        """Kill the process at once, as a crash would, and with it everything it started.
+
+        A command of the agent's terminal has a process group of its own and would outlive the gateway.
+        """
         if self._process is None:
             return
+        started = descendants(self._process.pid) if self.alive else []
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)
+        for pid in started:
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
         self._process.wait()
+
+
+def descendants(pid: int) -> list[int]:
+    """The processes that a process started, and those that they started; none where `ps` is missing."""
+    command = ["ps", "-A", "-o", "pid=,ppid="]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603  # fixed
+    except FileNotFoundError:
+        return []
+    pairs = [tuple(map(int, line.split())) for line in done.stdout.splitlines()]
+    found: list[int] = []
+    parents = {pid}
+    while parents:
+        parents = {child for child, parent in pairs if parent in parents}
+        found.extend(parents)
+    return found
 
 
 @contextmanager

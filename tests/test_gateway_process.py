@@ -166,6 +166,18 @@ def test_stop_leaves_no_child_of_the_gateway_running(place, hermes, gateway):
     assert gone(child)
 
 
+def test_kill_ends_a_command_that_has_a_group_of_its_own(place, hermes, gateway):
+    hermes("setsid sh -c 'echo $$ > child; sleep 60; true' & touch up; wait")
+    gateway.start_until(is_up(place), print)
+    while not (written := place.workspace / "child").exists() or not written.read_text().strip():
+        threading.Event().wait(0.01)
+    child = int(written.read_text())
+    below = gateway_process.descendants(child)
+    gateway.kill()
+    assert gone(child)
+    assert all(gone(pid) for pid in below)
+
+
 def test_stop_and_kill_can_be_called_before_a_start_and_twice(place, hermes, gateway):
     gateway.stop()
     gateway.kill()
