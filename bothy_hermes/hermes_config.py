@@ -1,8 +1,8 @@
-"""What Hermes' own configuration says: credential kind, toolsets, busy mode, the stream's cursor.
+"""What Hermes' own configuration says: toolsets, busy mode, the stream's cursor.
 
 Layer: hermes. Blocking calls into Hermes; the runtime asks them on a thread, in a copy of the context
-that `connect` had, because the profile's home is a context variable. No value of a credential leaves
-this module: it is looked at for its shape and dropped.
+that `connect` had, because the profile's home is a context variable. Credentials are the subject of
+`hermes_credential`.
 """
 
 from __future__ import annotations
@@ -10,32 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from . import hermes_versions
-from .runtime import BusyMode, ResolvedCredential
-from .wire_words import KeyType
-
-UNKNOWN_CREDENTIAL = ResolvedCredential(None, KeyType.UNKNOWN)
-"""What is not known for certain."""
+from .runtime import BusyMode
 
 _DEFAULT_CURSOR = " \u2589"
 """What Hermes puts behind an unfinished text unless the operator chose another sign."""
-
-_PLACEHOLDERS = frozenset({"no-key-required"})
-
-
-def resolve_credential() -> ResolvedCredential:
-    """Ask Hermes which credential the next turn spends with; only its kind is returned."""
-    from hermes_cli.runtime_provider import resolve_runtime_provider
-
-    answer = resolve_runtime_provider()
-    provider = answer.get("provider")
-    key = answer.get("api_key")
-    if not isinstance(provider, str) or not isinstance(key, str) or not key or key in _PLACEHOLDERS:
-        return UNKNOWN_CREDENTIAL
-    if provider == "anthropic":
-        oauth = hermes_versions.is_oauth_token(key)
-        return ResolvedCredential(provider, KeyType.OAUTH if oauth else KeyType.API_KEY)
-    return ResolvedCredential(provider, KeyType.API_KEY)
 
 
 def load_toolsets(platform_key: str) -> frozenset[str]:

@@ -33,6 +33,9 @@ _log = logging.getLogger(LOGGER_NAME)
 
 Payload = Mapping[str, Any]
 
+SUBAGENT = "subagent"
+"""The platform under which Hermes runs the agents that a turn delegates to."""
+
 
 def thread_of_context() -> UUID | None:
     """Return the thread of the turn that Hermes is at, None outside of one of ours."""
@@ -66,7 +69,7 @@ class HookReceiver:
     """
 
     def __init__(self, platform_key: str, home: str, deliver: Callable[[UUID, Fact], None]) -> None:
-        self._platform_key = platform_key
+        self._platforms = frozenset({platform_key, SUBAGENT})
         self._home = home
         self._deliver = deliver
 
@@ -79,7 +82,7 @@ class HookReceiver:
 
     def _hear(self, name: str, payload: Payload) -> None:
         read = READERS.get(name)
-        if read is None or payload.get("platform", self._platform_key) != self._platform_key:
+        if read is None or payload.get("platform", SUBAGENT) not in self._platforms:
             return
         thread = thread_of_context()
         if thread is None or home_of_context() != self._home:
@@ -96,7 +99,7 @@ def _ids(payload: Payload) -> Ids:
 
 
 def _read_asked(payload: Payload) -> Fact:
-    return Asked(_ids(payload), str(payload.get("parent_session_id") or ""))
+    return Asked(_ids(payload), subagent=payload.get("platform") == SUBAGENT)
 
 
 def _read_requested(payload: Payload) -> Fact:

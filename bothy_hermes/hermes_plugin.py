@@ -17,7 +17,7 @@ from typing import Any
 from gateway.config import Platform
 from gateway.platforms.base import BasePlatformAdapter, SendResult
 
-from . import hermes_config, hermes_control, hermes_hooks, hermes_versions
+from . import hermes_config, hermes_control, hermes_hooks, hermes_prompts, hermes_versions
 from .bothy_loop import AdapterLoop
 from .clock import system_clock
 from .config import load_settings
@@ -25,6 +25,7 @@ from .defaults import LOGGER_NAME
 from .errors import BothyError, ConfigError
 from .hermes_runtime import HermesRuntime
 from .runtime import BusyMode, TurnRequest
+from .turn import Notice
 
 _log = logging.getLogger(LOGGER_NAME)
 
@@ -246,3 +247,108 @@ class ServerPlatform(BasePlatformAdapter):  # type: ignore[misc]  # Hermes ships
 
     async def send_typing(self, chat_id: str, metadata: Any = None) -> None:
         """Nothing: the live box shows that the agent is at work."""
+
+    # What Hermes asks.
+
+    async def send_clarify(  # noqa: PLR0917  # Hermes' signature
+        self,
+        chat_id: str,
+        question: str,
+        choices: list[str] | None,  # noqa: ARG002  # Hermes' signature
+        clarify_id: str,
+        session_key: str,  # noqa: ARG002
+        metadata: dict[str, Any] | None = None,
+    ) -> Any:
+        """Refuse a question."""
+        self._prompted(chat_id, metadata, hermes_prompts.refuse_clarify(clarify_id, question))
+        return SendResult(success=True)
+
+    async def _send_exec_approval_prompt(self, prompt: Any) -> Any:
+        """Refuse an approval; Hermes shows it here only because the class has this method."""
+        title = hermes_prompts.refuse_approval(prompt.session_key, prompt.command, prompt.description)
+        self._prompted(prompt.chat_id, prompt.metadata, title)
+        return SendResult(success=True)
+
+    if not hermes_versions.asks_with_prompt(BasePlatformAdapter):
+
+        async def send_exec_approval(
+            self,
+            chat_id: str,
+            command: str,
+            session_key: str,
+            description: str | None = None,
+            metadata: dict[str, Any] | None = None,
+            **_choices: Any,
+        ) -> Any:
+            """Refuse an approval, where Hermes asks without a prompt object (0.19, 0.20)."""
+            title = hermes_prompts.refuse_approval(session_key, command, description)
+            self._prompted(chat_id, metadata, title)
+            return SendResult(success=True)
+
+    async def send_slash_confirm(  # noqa: PLR0917  # Hermes' signature
+        self,
+        chat_id: str,
+        title: str,
+        message: str,  # noqa: ARG002  # Hermes' signature
+        session_key: str,
+        confirm_id: str,
+        metadata: dict[str, Any] | None = None,
+    ) -> Any:
+        """Refuse a confirmation."""
+        shown = await hermes_prompts.refuse_confirm(session_key, confirm_id, title)
+        self._prompted(chat_id, metadata, shown)
+        return SendResult(success=True)
+
+    def _prompted(self, chat_id: str, metadata: Mapping[str, Any] | None, title: str) -> None:
+        active = self._bothy.turn_at(str(chat_id), metadata) if self._bothy is not None else None
+        if active is not None:
+            active.prompt(title)
+
+    # Files, which version 1 of the protocol does not carry out.
+
+    @staticmethod
+    def extract_images(content: str) -> tuple[list[tuple[str, str]], str]:
+        """Leave images in the text: a link that people can read beats a file that nobody gets."""
+        return [], content
+
+    @staticmethod
+    def extract_local_files(content: str) -> tuple[list[str], str]:
+        """Leave paths in the text."""
+        return [], content
+
+    async def _drop_file(self) -> Any:
+        if self._bothy is not None:
+            self._bothy.drop(Notice.FILE)
+        return SendResult(success=True)
+
+    async def send_image(self, *_args: Any, **_kwargs: Any) -> Any:
+        """Drop an image."""
+        return await self._drop_file()
+
+    async def send_animation(self, *_args: Any, **_kwargs: Any) -> Any:
+        """Drop an animation."""
+        return await self._drop_file()
+
+    async def send_image_file(self, *_args: Any, **_kwargs: Any) -> Any:
+        """Drop an image."""
+        return await self._drop_file()
+
+    async def send_multiple_images(self, *_args: Any, **_kwargs: Any) -> Any:
+        """Drop images."""
+        return await self._drop_file()
+
+    async def send_voice(self, *_args: Any, **_kwargs: Any) -> Any:
+        """Drop a voice message."""
+        return await self._drop_file()
+
+    async def play_tts(self, *_args: Any, **_kwargs: Any) -> Any:
+        """Drop a spoken answer; its text is sent as well."""
+        return await self._drop_file()
+
+    async def send_video(self, *_args: Any, **_kwargs: Any) -> Any:
+        """Drop a video."""
+        return await self._drop_file()
+
+    async def send_document(self, *_args: Any, **_kwargs: Any) -> Any:
+        """Drop a document."""
+        return await self._drop_file()

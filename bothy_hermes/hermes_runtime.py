@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol, TypeVar
 from uuid import UUID
 
-from . import hermes_config, hermes_versions
+from . import hermes_config, hermes_credential, hermes_versions
 from .clock import Clock
 from .defaults import LOGGER_NAME
 from .hermes_turn import ActiveTurn
@@ -88,6 +88,7 @@ class HermesRuntime:
         self._turns: dict[UUID, ActiveTurn] = {}
         self._tails: set[asyncio.Task[None]] = set()
         self._asking: dict[str, asyncio.Task[Any]] = {}
+        self._told: dict[str, str] = {}
         self._cursor = hermes_config.stream_cursor()
         self.dropped: Counter[str] = Counter()
 
@@ -112,8 +113,12 @@ class HermesRuntime:
 
     async def resolved_credential(self) -> ResolvedCredential:
         """Tell which kind of credential the next turn spends with."""
-        answer = await self._ask("credential", hermes_config.resolve_credential)
-        return answer or hermes_config.UNKNOWN_CREDENTIAL
+        found = await self._ask("credential", hermes_credential.resolve_credential)
+        if found is None:
+            return hermes_credential.UNKNOWN_CREDENTIAL
+        if found.problem is not None:
+            self._tell("credential", found.problem)
+        return found.credential
 
     async def loaded_toolsets(self) -> frozenset[str] | None:
         """Tell which toolsets and MCP servers the next turn can use."""
@@ -127,12 +132,21 @@ class HermesRuntime:
             task = self._context.copy().run(self._loop.create_task, asyncio.to_thread(question))
             self._asking[what] = task
         try:
-            return await asyncio.wait_for(asyncio.shield(task), ANSWER_SECONDS)
+            answer: T = await asyncio.wait_for(asyncio.shield(task), ANSWER_SECONDS)
         except TimeoutError:
-            _log.warning("Hermes was asked for its %s and did not answer in %.0f s", what, ANSWER_SECONDS)
+            self._tell(what, f"no answer within {ANSWER_SECONDS:.0f} s")
         except Exception as error:  # noqa: BLE001  # whatever Hermes raises, the answer is unknown
-            _log.warning("Hermes was asked for its %s and failed (%s)", what, type(error).__name__)
+            self._tell(what, f"Hermes raised {type(error).__name__}")
+        else:
+            self._told.pop(what, None)
+            return answer
         return None
+
+    def _tell(self, what: str, problem: str) -> None:
+        """Log why something is unknown, once until it changes: it is asked for at every heartbeat."""
+        if self._told.get(what) != problem:
+            self._told[what] = problem
+            _log.warning("%s: %s unknown: %s", self._platform_key, what, problem)
 
     async def start_turn(self, turn: TurnRequest, events: TurnEvents) -> TurnEnd:
         """Have Hermes do one turn and wait for its end."""

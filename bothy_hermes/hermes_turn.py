@@ -85,26 +85,27 @@ class ActiveTurn:
         owner = self.judge.take(fact)
         if owner is Owner.STRANGER:
             return
-        if isinstance(fact, Asked):
-            self._take_asked(owner)
-        elif isinstance(fact, Replied):
-            self._take_reply(fact)
+        if isinstance(fact, Replied):
+            self._take_reply(fact, owner)
+        elif owner is Owner.CHILD:
+            return
+        elif isinstance(fact, Asked):
+            self._take_asked()
         elif isinstance(fact, ToolReturned):
             self._take_tool(fact)
         if self.judge.over:
             self.over.set()
 
-    def _take_asked(self, owner: Owner) -> None:
-        if owner is not Owner.MAIN:
-            return
+    def _take_asked(self) -> None:
         self.over.clear()
         session = self.judge.session_id
         if session is not None and session != self._session and self._events is not None:
             self._session = session
             self._events.on_session(session)
 
-    def _take_reply(self, reply: Replied) -> None:
-        self._announced.extend(reply.tools)
+    def _take_reply(self, reply: Replied, owner: Owner) -> None:
+        if owner is Owner.MAIN:
+            self._announced = list(reply.tools)
         if reply.usage is not None and self._events is not None:
             self._events.on_usage(reply.usage)
 
@@ -143,7 +144,8 @@ class ActiveTurn:
     def draft(self, text: str) -> None:
         """Hermes showed the text of the current segment so far."""
         if self._events is not None:
-            self._events.on_draft(self._without_cursor(text))
+            # A segment after a tool starts with empty lines, which belong to no message.
+            self._events.on_draft(self._without_cursor(text).lstrip("\n"))
 
     def prompt(self, title: str) -> None:
         """Hermes asked for something; it was refused."""

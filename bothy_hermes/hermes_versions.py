@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
 
@@ -90,6 +91,60 @@ def is_oauth_token(key: str) -> bool:
     return not key.startswith("sk-ant-api") and key.startswith(("sk-ant-", "eyJ", "cc-"))
 
 
+def canonical_provider(name: str) -> str:
+    """Return Hermes' own name for a provider; one that it does not know keeps its name."""
+    resolve = _attribute(("hermes_cli.auth", "resolve_provider"))
+    try:
+        return str(resolve(name))
+    except Exception:  # noqa: BLE001  # no credential, no such provider: the resolution says so itself
+        return name
+
+
+def is_keyed_provider(provider: str) -> bool:
+    """Tell whether a provider is asked with a key, and not by a cloud's or another program's login."""
+    registry = _attribute(("hermes_cli.auth", "PROVIDER_REGISTRY"))
+    entry = registry.get(provider) if registry is not None else None
+    return getattr(entry, "auth_type", "api_key") == "api_key"
+
+
+def is_usable_key(key: str) -> bool:
+    """Tell whether a key is one, as Hermes judges it: no example from a documentation."""
+    judge = _attribute(("hermes_cli.auth", "has_usable_secret"))
+    return bool(judge(key)) if judge is not None else bool(key.strip())
+
+
+@dataclass(frozen=True, slots=True)
+class StoredCredential:
+    """One entry of a provider's pool.
+
+    Attributes:
+        key: The key; looked at for its shape only.
+        oauth: What the store says of it.
+        from_variable: It came from the environment and stands in the pool only as a copy.
+        refreshable: Hermes would get a new key for it when it is old.
+    """
+
+    key: str = field(repr=False)
+    oauth: bool
+    from_variable: bool
+    refreshable: bool
+
+
+def stored_credentials(provider: str) -> tuple[StoredCredential, ...]:
+    """Return a provider's pool, without choosing from it: choosing refreshes what is old."""
+    load = _attribute(("agent.credential_pool", "load_pool"))
+    entries = load(provider).entries() if load is not None else ()
+    return tuple(
+        StoredCredential(
+            key=str(entry.access_token or ""),
+            oauth=str(entry.auth_type).startswith("oauth"),
+            from_variable=str(entry.source).startswith("env:"),
+            refreshable=bool(entry.refresh_token),
+        )
+        for entry in entries
+    )
+
+
 def open_approvals(session_key: str) -> list[dict[str, Any]] | None:
     """Return the approvals that wait in a session, None where they have no IDs (0.19)."""
     listing = _attribute(("tools.approval", "list_gateway_approvals"))
@@ -102,6 +157,11 @@ def resolve_approval(session_key: str, choice: str, request_id: str | None) -> i
     if request_id is None:
         return int(resolve(session_key, choice))
     return int(resolve(session_key, choice, request_id=request_id))
+
+
+def asks_with_prompt(base: type) -> bool:
+    """Tell whether Hermes hands an approval over as a prompt object (0.21 on)."""
+    return hasattr(base, "_send_exec_approval_prompt")
 
 
 def status_sentences(tool: str, args: Any) -> tuple[str, ...]:

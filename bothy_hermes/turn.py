@@ -78,10 +78,10 @@ class Ids:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """An agent begins a turn (`pre_llm_call`)."""
+    """An agent begins a turn (`pre_llm_call`); `subagent` tells that it works for another one."""
 
     ids: Ids
-    parent_session_id: str = ""
+    subagent: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,21 +283,18 @@ class TurnJudge:
 
     def _take_asked(self, fact: Asked) -> Owner:
         ids = fact.ids
-        if ids.task_id == ids.session_id:
-            self._main_session = ids.session_id
-            self._main_turns.add(ids.turn_id)
-            self._last, self._error, self._end = _Last.ASKED, None, None
-            return Owner.MAIN
-        family = self._child_sessions | {self._main_session}
-        if (
-            fact.parent_session_id
-            and fact.parent_session_id in family
-            and ids.session_id != self._main_session
-        ):
+        if fact.subagent:
+            if not self.asked:
+                return Owner.STRANGER
             self._child_sessions.add(ids.session_id)
             self._child_turns.add(ids.turn_id)
             return Owner.CHILD
-        return Owner.STRANGER
+        if ids.task_id != ids.session_id:
+            return Owner.STRANGER
+        self._main_session = ids.session_id
+        self._main_turns.add(ids.turn_id)
+        self._last, self._error, self._end = _Last.ASKED, None, None
+        return Owner.MAIN
 
     def _take_reply(self, fact: Replied) -> None:
         final = not fact.tool_calls

@@ -1,0 +1,202 @@
+"""Which kind of credential Hermes would spend with, and whether anything beside it would spend otherwise.
+
+Layer: hermes. Blocking; asked on a thread. A key is looked at for its shape and dropped: no value
+leaves this module, and no log line holds one. What Hermes would have to refresh to answer, the login
+of another tool, is judged by the kind of the entry that is stored, because asking would write to that
+tool's file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from . import hermes_versions
+from .actual_mode import ANTHROPIC, determine
+from .runtime import ResolvedCredential
+from .wire_words import KeyType
+
+UNKNOWN_CREDENTIAL = ResolvedCredential(None, KeyType.UNKNOWN)
+"""What is not known for certain."""
+
+KEYLESS = frozenset({"no-key-required", "dummy-lm-api-key", "dummy-actual-local-api-key"})
+"""What Hermes puts where a server wants no key; it proves nothing."""
+
+ACCOUNT_PROVIDERS = frozenset({"copilot", "copilot-acp", "moa"})
+"""Providers that spend under an account although Hermes lists some of them as keyed."""
+
+OWN_LOGIN_MODES = frozenset({"codex_app_server"})
+"""Ways to ask a model that use a login of their own and not the key that was resolved."""
+
+_NO_ROUTE = frozenset({"", "auto", "main", "none"})
+
+
+class Route(NamedTuple):
+    """A place of the configuration that can send a request elsewhere than the main model."""
+
+    key: str
+    provider: str
+    base_url: str | None
+    api_key: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What was found.
+
+    Attributes:
+        credential: The kind of credential.
+        problem: Why it is unknown although there is one, with the key's name; for the log.
+    """
+
+    credential: ResolvedCredential
+    problem: str | None = None
+
+
+class _Mixed(Exception):
+    """A pool holds keys and logins."""
+
+
+def resolve_credential() -> Finding:
+    """Ask which kind of credential the next turn spends with.
+
+    Returns:
+        The kind; unknown as well when a fallback or an auxiliary model would spend in another mode.
+
+    Raises:
+        Exception: Whatever Hermes raises; the caller takes it for unknown.
+    """
+    from hermes_cli.config import load_config
+
+    try:
+        main = _kind_of_main()
+    except _Mixed as mixed:
+        return Finding(UNKNOWN_CREDENTIAL, str(mixed))
+    if determine(main).mode is None:
+        return Finding(UNKNOWN_CREDENTIAL)
+    for route in other_routes(load_config()):
+        problem = _difference(main, route)
+        if problem is not None:
+            return Finding(UNKNOWN_CREDENTIAL, f"{route.key}: {problem}")
+    return Finding(main)
+
+
+def _difference(main: ResolvedCredential, route: Route) -> str | None:
+    """Say how a route would spend otherwise than the main model, None when it would not."""
+    try:
+        other = determine(_kind_of(route.provider, route))
+    except Exception as error:  # noqa: BLE001  # whatever Hermes raises, this route proves nothing
+        return f"its credential cannot be told ({type(error).__name__})"
+    if other.mode is determine(main).mode:
+        return None
+    return "would spend in another mode than the main model, or in none that is proven"
+
+
+def other_routes(config: Mapping[str, Any]) -> Iterator[Route]:
+    """Yield the places of a configuration that name a provider beside the main one.
+
+    Args:
+        config: Hermes' loaded configuration.
+    """
+    for key in ("fallback_providers", "fallback_model"):
+        yield from _routes_in_list(key, config.get(key))
+    delegation = config.get("delegation")
+    if isinstance(delegation, Mapping):
+        yield from _route_in("delegation", delegation)
+        yield from _routes_in_list("delegation.fallback_providers", delegation.get("fallback_providers"))
+    auxiliary = config.get("auxiliary")
+    for task, block in auxiliary.items() if isinstance(auxiliary, Mapping) else ():
+        if isinstance(block, Mapping):
+            yield from _route_in(f"auxiliary.{task}", block)
+            yield from _routes_in_list(f"auxiliary.{task}.fallback_chain", block.get("fallback_chain"))
+
+
+def _routes_in_list(key: str, value: Any) -> Iterator[Route]:
+    if isinstance(value, Mapping):
+        yield from _route_in(key, value)
+    elif isinstance(value, list):
+        for index, entry in enumerate(value):
+            if isinstance(entry, Mapping):
+                yield from _route_in(f"{key}[{index}]", entry)
+
+
+def _route_in(key: str, block: Mapping[str, Any]) -> Iterator[Route]:
+    provider = str(block.get("provider") or "").strip().lower()
+    base_url = str(block.get("base_url") or "").strip() or None
+    api_key = str(block.get("api_key") or "").strip() or None
+    if base_url is not None and provider in _NO_ROUTE:
+        provider = "custom"
+    if provider not in _NO_ROUTE:
+        yield Route(key, provider, base_url, api_key)
+
+
+def _kind_of_main() -> ResolvedCredential:
+    from hermes_cli.runtime_provider import resolve_requested_provider
+
+    return _kind_of(resolve_requested_provider(None), None)
+
+
+def _kind_of(requested: str, route: Route | None) -> ResolvedCredential:
+    provider = hermes_versions.canonical_provider(requested)
+    if provider in ACCOUNT_PROVIDERS or not hermes_versions.is_keyed_provider(provider):
+        return UNKNOWN_CREDENTIAL
+    stored = _kinds_stored(provider)
+    if stored is not None and (route is None or route.api_key is None):
+        return stored
+    from hermes_cli.runtime_provider import resolve_runtime_provider
+
+    if route is None:
+        return kind_of_answer(resolve_runtime_provider())
+    return kind_of_answer(
+        resolve_runtime_provider(
+            requested=requested, explicit_api_key=route.api_key, explicit_base_url=route.base_url
+        )
+    )
+
+
+def _kinds_stored(provider: str) -> ResolvedCredential | None:
+    """Judge a provider's stored credentials, None when Hermes is to be asked.
+
+    Hermes changes to the next one when one is refused, in the middle of a turn.
+
+    Raises:
+        _Mixed: It could change to one of the other kind.
+    """
+    entries = hermes_versions.stored_credentials(provider)
+    kinds = {kind_of_key(provider, entry.key, entry.oauth) for entry in entries}
+    if len(kinds) > 1 and not all(entry.from_variable for entry in entries):
+        raise _Mixed(f"credential_pool.{provider}: holds keys and logins, a turn could spend with either")
+    if kinds == {KeyType.OAUTH} and any(entry.refreshable for entry in entries):
+        return ResolvedCredential(provider, KeyType.OAUTH)
+    return None
+
+
+def kind_of_answer(answer: Mapping[str, Any]) -> ResolvedCredential:
+    """Judge what Hermes resolved; everything that is no plain key is unknown.
+
+    Args:
+        answer: The provider, its API mode and its key, as Hermes' resolution gives them.
+    """
+    provider, key = answer.get("provider"), answer.get("api_key")
+    plain = isinstance(provider, str) and isinstance(key, str) and bool(key.strip())
+    if not plain or answer.get("auth_error") or answer.get("api_mode") in OWN_LOGIN_MODES:
+        return UNKNOWN_CREDENTIAL
+    if key in KEYLESS or key == provider or not hermes_versions.is_usable_key(str(key)):
+        return UNKNOWN_CREDENTIAL
+    return ResolvedCredential(provider, kind_of_key(str(provider), str(key), oauth=False))
+
+
+def kind_of_key(provider: str, key: str, oauth: bool) -> KeyType:
+    """Judge one key by its shape; the name of the variable it came from proves nothing.
+
+    Args:
+        provider: Hermes' name of the provider.
+        key: The key.
+        oauth: What the store says of it; for Anthropic the shape decides.
+    """
+    if provider == ANTHROPIC:
+        return KeyType.OAUTH if hermes_versions.is_oauth_token(key) else KeyType.API_KEY
+    # A login of Anthropic's that is sent to another server is a login all the same.
+    other_login = key.startswith("sk-ant-") and hermes_versions.is_oauth_token(key)
+    return KeyType.OAUTH if oauth or other_login else KeyType.API_KEY
