@@ -301,11 +301,10 @@ def _take(connection: sqlite3.Connection, entry: InboxEntry, changes: Sequence[C
 
 @final
 class _Scrubber:
-    """Leaves nothing of sent calls in the file: runs when the outbox has become empty.
+    """Leaves nothing of sent calls in the files: runs when the outbox has become empty.
 
-    SQLite zeroes what is deleted, but a page that was rearranged before can keep an older copy of a row
-    in its unused part; deleting everything of an empty table clears the page that remains. The log file
-    still holds the pages as they were written, until a checkpoint empties it.
+    SQLite overwrites in the file what is deleted there; the log beside it still holds the pages as they
+    were written, until a checkpoint empties it.
     """
 
     def __init__(self) -> None:
@@ -315,7 +314,6 @@ class _Scrubber:
         empty, last = rows.outbox_mark(connection)
         if not empty or last == self._clean_at:
             return
-        connection.execute("DELETE FROM outbox")
         busy, _log, _done = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
         if not busy:
             self._clean_at = last

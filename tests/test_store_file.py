@@ -7,7 +7,7 @@ import stat
 import pytest
 
 from bothy_hermes.errors import StateError, StateTooNew
-from bothy_hermes.store_file import open_database, state_error
+from bothy_hermes.store_file import _PRAGMAS, open_database, state_error
 from bothy_hermes.store_schema import MIGRATIONS
 
 DAMAGED = "is damaged"
@@ -56,6 +56,7 @@ def test_the_connection_is_durable_and_forgetful(tmp_path):
     assert pragma(connection, "journal_mode") == "wal"
     assert pragma(connection, "synchronous") == 2
     assert pragma(connection, "secure_delete") == 1
+    assert "secure_delete = ON" in _PRAGMAS  # the default differs between builds of SQLite
     assert pragma(connection, "temp_store") == 2
     assert pragma(connection, "user_version") == len(MIGRATIONS)
     assert connection.isolation_level is None
