@@ -18,12 +18,28 @@ ELLIPSIS = "…"
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _HIDDEN = re.compile(
     "\U0001f3f4[\U000e0020-\U000e007e]{1,16}\U000e007f"  # a subdivision's flag: the tags are its spelling
-    "|[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\U000e0000-\U000e007f]"
+    "|[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\U000e0000-\U000e007f]+"
 )
 """Control characters but tab and newline, and tag letters, which a model reads and nobody sees."""
 
-_REORDERING = re.compile("[\u202a-\u202e\u2066-\u2069]")
+_REORDERING = re.compile("[\u202a-\u202e\u2066-\u2069]+")
 """What makes a text look different from what it says: overrides, embeddings and isolates."""
+
+_PICTURES = {
+    **{code: chr(0x2400 + code) for code in range(0x20)},
+    0x7F: "\u2421",
+    **{
+        code: f"⟨U+{code:04X}⟩"
+        for codes in (
+            range(0x80, 0xA0),
+            range(0x2028, 0x202F),
+            range(0x2066, 0x206A),
+            range(0xE0000, 0xE0080),
+        )
+        for code in codes
+    },
+}
+"""What stands for a character that cannot be seen: its control picture, else its number."""
 
 
 def repair(text: str) -> str:
@@ -63,10 +79,5 @@ def cut(text: str, max_chars: int) -> str:
 
 
 def _picture(match: re.Match[str]) -> str:
-    """What stands for a character that cannot be seen: its control picture, else its number."""
-    char = match.group()
-    if len(char) > 1:
-        return char
-    if char < " ":
-        return chr(0x2400 + ord(char))
-    return "\u2421" if char == "\x7f" else f"⟨U+{ord(char):04X}⟩"
+    found = match.group()
+    return found if found.startswith("\U0001f3f4") else found.translate(_PICTURES)
