@@ -304,7 +304,7 @@ class BothyApi:
             ops.DOWNLOAD_FILE,
             auth,
             {"file_id": file_id},
-            headers={} if first_bytes is None else {"Range": f"bytes=0-{limit - 1}"},
+            headers={"Accept": "*/*"} | ({} if first_bytes is None else {"Range": f"bytes=0-{limit - 1}"}),
             accept=frozenset(
                 {HTTPStatus.OK, HTTPStatus.PARTIAL_CONTENT, HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE}
             ),

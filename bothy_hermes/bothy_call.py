@@ -16,13 +16,13 @@ from urllib.parse import urlencode
 from uuid import UUID
 
 from .backoff import BASE_SECONDS, CAP_SECONDS, Backoff, parse_http_date
-from .bothy_credentials import TokenSource
+from .bothy_credentials import TOKEN_TEXT, TokenSource
 from .bothy_http import Request, Response, Transport
 from .clock import Clock
 from .codec import dump, dump_json, parse
 from .defaults import ADAPTER_NAME, LOGGER_NAME, VERSION
 from .dpop import ProofSigner
-from .errors import BothyError, ClockRefused, ProblemAnswer, TransportError, WireError
+from .errors import BothyError, ClockRefused, ProblemAnswer, TokenRefused, TransportError, WireError
 from .problems import read_problem
 from .secret import Secret
 from .server_clock import NOTED_SKEW_SECONDS, ServerClock
@@ -30,6 +30,7 @@ from .wire_operations import GET_JWKS, Operation
 from .wire_words import MAX_BODY_BYTES, ProblemCode
 
 USER_AGENT = f"{ADAPTER_NAME}/{VERSION}"
+ACCEPT = "application/json, application/problem+json"
 
 MAX_ANSWER_BYTES = 16_777_216
 """Largest JSON answer that is read: a context of some dozen messages of the largest content."""
@@ -170,10 +171,16 @@ class Caller:
 
         Returns:
             The fields, and the token in them.
+
+        Raises:
+            ClockRefused: The clocks are too far apart to make a proof.
+            TokenRefused: The token cannot stand in a header field.
         """
         if auth is None:
             return {}, None
         token = await auth.token()
+        if not TOKEN_TEXT.fullmatch(token.reveal()):
+            raise TokenRefused("malformed")
         if self._signer is None:
             return {"Authorization": f"Bearer {token.reveal()}"}, token
         if self.server_clock.refused:
@@ -255,7 +262,12 @@ class Caller:
     async def _attempt(self, call: Call, body: bytes | None) -> tuple[Response, Secret | None]:
         url = self._server_url + call.target
         proofs, token = await self.sign(call.operation.method, url, call.auth)
-        headers = {"Accept": "application/json", "User-Agent": USER_AGENT, **call.headers, **proofs}
+        headers = {
+            "Accept": "application/json, application/problem+json",
+            "User-Agent": USER_AGENT,
+            **call.headers,
+            **proofs,
+        }
         if body is not None:
             headers["Content-Type"] = "application/json"
         request = Request(

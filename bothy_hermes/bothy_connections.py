@@ -262,10 +262,9 @@ class Exchange:
             self.sent = True
 
     def _exchange(self, connection: http.client.HTTPConnection, *, reused: bool) -> Response:
-        request = self._request
         answered = False
         try:
-            connection.request(request.method, self._path, body=request.body, headers=dict(request.headers))
+            whole = self._send(connection)
             answer = connection.getresponse()
             answered = True
             response, complete = self._read(answer)
@@ -275,8 +274,17 @@ class Exchange:
             raise self._error("stale" if reused and not answered else "reset") from None
         except (OSError, http.client.HTTPException):
             raise self._error("malformed") from None
-        self._settle(connection, keep=complete and answer.isclosed())
+        self._settle(connection, keep=whole and complete and answer.isclosed())
         return response
+
+    def _send(self, connection: http.client.HTTPConnection) -> bool:
+        """Send the request; False when the server stopped reading, which it may do to refuse it early."""
+        request = self._request
+        try:
+            connection.request(request.method, self._path, body=request.body, headers=dict(request.headers))
+        except BrokenPipeError:
+            return False
+        return True
 
     def _read(self, answer: http.client.HTTPResponse) -> tuple[Response, bool]:
         """Read an answer; the second value tells whether it was read to its end."""

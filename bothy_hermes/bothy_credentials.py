@@ -26,7 +26,9 @@ DPOP_KEY = "hermes_adapter.dpop_key_file"
 MAX_FILE_BYTES = 16_384
 """Far above any token or key; a wrong path to something large is not read into memory."""
 
-_TOKEN = re.compile(r"[\x21-\x7e]+")
+TOKEN_TEXT = re.compile(r"[\x21-\x7e]+")
+"""What a token may be written with, so that it fits into a header field."""
+
 _log = logging.getLogger(LOGGER_NAME)
 
 
@@ -82,7 +84,8 @@ class AgentToken(TokenSource):
         try:
             self._token = load_agent_token(self._path)
         except ConfigError as error:
-            _log.warning("%s; the last token stays in use", error)
+            if self._token is not None:
+                _log.warning("%s; the last token stays in use", error)
 
 
 def load_agent_token(path: Path) -> Secret:
@@ -91,9 +94,24 @@ def load_agent_token(path: Path) -> Secret:
     Raises:
         ConfigError: Naming `hermes_adapter.token_file`.
     """
-    text = _read_private_file(path, TOKEN_KEY).decode("utf-8", "replace").strip()
-    if not _TOKEN.fullmatch(text):
-        raise ConfigError(TOKEN_KEY, "the file holds no token in one line" if text else "the file is empty")
+    return load_token(path, TOKEN_KEY)
+
+
+def load_token(path: Path, key: str) -> Secret:
+    """Read a token or an API key: one word in a private file.
+
+    Args:
+        path: The file.
+        key: The configuration key that names it, for the error.
+
+    Raises:
+        ConfigError: The file cannot be used, is empty or holds something else.
+    """
+    text = read_private_file(path, key).decode("utf-8", "replace").strip()
+    if not text:
+        raise ConfigError(key, "the file is empty")
+    if not TOKEN_TEXT.fullmatch(text):
+        raise ConfigError(key, "the file holds something else than one word in ASCII")
     return Secret(text)
 
 
@@ -103,7 +121,7 @@ def load_dpop_key(path: Path) -> PrivateKey:
     Raises:
         ConfigError: Naming `hermes_adapter.dpop_key_file`.
     """
-    data = _read_private_file(path, DPOP_KEY)
+    data = read_private_file(path, DPOP_KEY)
     if not data.strip():
         raise ConfigError(DPOP_KEY, "the file is empty")
     try:
@@ -121,8 +139,16 @@ def load_signer(path: Path | None) -> ProofSigner | None:
     return None if path is None else ProofSigner(load_dpop_key(path))
 
 
-def _read_private_file(path: Path, key: str) -> bytes:
-    """Read a small regular file that only its owner can read or write."""
+def read_private_file(path: Path, key: str) -> bytes:
+    """Read a small file that only its owner can read or write.
+
+    Args:
+        path: The file.
+        key: The configuration key that names it, for the error.
+
+    Raises:
+        ConfigError: It is missing, no regular file, open to group or others, or too large.
+    """
     try:
         # Not blocking: a FIFO in the file's place would otherwise wait for a writer forever.
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)

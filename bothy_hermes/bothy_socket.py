@@ -116,7 +116,7 @@ class SocketConnector(Connector):
         self._tls = tls
         self._proxy = proxy
         # The library writes whole frames and header fields at its debug level, tokens included.
-        self._silence = logging.Logger("websockets without words", logging.CRITICAL + 1)
+        self._silence = logging.Logger("silent", logging.CRITICAL + 1)  # noqa: LOG001  # nobody else's
 
     async def __call__(self, url: str, headers: Mapping[str, str]) -> Link:
         """Open a connection, see `Connector`."""

@@ -49,6 +49,8 @@ MAX_PROOF_ID_CHARS = 200
 _DEFAULT_PORTS: Mapping[str, int] = {"http": 80, "https": 443}
 _ESCAPE = re.compile(r"%([0-9A-Fa-f]{2})")
 _UNRESERVED = re.compile(r"[A-Za-z0-9._~-]")
+_URI = re.compile(r"[\x21\x22\x24-\x3e\x40-\x7e]+")
+"""What `htu` may be written with: printable, no query, no fragment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +181,8 @@ def _read_signed(proof: str) -> tuple[JsonObject, str]:
 
 def _check_url(claimed: Any, url: str) -> None:
     try:
-        same = isinstance(claimed, str) and "?" not in claimed and target_uri(claimed) == target_uri(url)
+        readable = isinstance(claimed, str) and _URI.fullmatch(claimed) is not None
+        same = readable and target_uri(claimed) == target_uri(url)
     except ValueError:
         same = False
     if not same:

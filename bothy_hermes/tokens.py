@@ -237,17 +237,17 @@ def _check_times(claims: RunClaims, not_before: datetime, now: datetime) -> None
     life = claims.expires_at - claims.issued_at
     if not timedelta(0) < life <= _MAX_LIFE or not_before > claims.expires_at:
         raise TokenRefused("claims")
-    if claims.expires_at + _LEEWAY <= now:
+    if claims.expires_at <= now - _LEEWAY:
         raise TokenRefused("expired")
     if max(claims.issued_at, not_before) > now + _LEEWAY:
         raise TokenRefused("not_yet")
 
 
 def _check_binding(claims: JsonObject, jkt: str | None) -> None:
-    bound = claims.get("cnf")
-    if bound is None and "cnf" not in claims:
-        found: Any = None
+    if "cnf" not in claims:
+        fits = jkt is None
     else:
-        found = bound.get("jkt") if isinstance(bound, Mapping) else ""
-    if found != jkt:
+        bound = claims["cnf"]
+        fits = jkt is not None and isinstance(bound, Mapping) and bound.get("jkt") == jkt
+    if not fits:
         raise TokenRefused("jkt")

@@ -132,6 +132,7 @@ LAYERS = {
         "local_reads",
         "local_writes",
         "local_gateway",
+        "local_sockets",
         "local_server",
     ),
     "doors": (

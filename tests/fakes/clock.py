@@ -10,15 +10,19 @@ from bothy_hermes.clock import Clock
 
 START = datetime(2026, 11, 30, 12, 0, 0, tzinfo=UTC)
 
+REAL_PATIENCE = 5.0
+"""Real seconds after which `drive` gives up on work that neither sleeps nor ends."""
+
 
 class FakeClock:
     """Time, sleep, chance and IDs of a test.
 
     `clock.clock` is the value to hand in. `await clock.advance(s)` moves time and lets everybody whose
-    sleep ends in it run, in order. IDs and random bytes come from a seed; `uniform` gives the upper bound.
+    sleep ends in it run, in order; `await clock.drive(work)` moves it as far as some work needs. IDs and
+    random bytes come from a seed; `uniform` gives the upper bound, or with `spread` a number of the seed.
     """
 
-    def __init__(self, start=START, seed=0):
+    def __init__(self, start=START, seed=0, *, spread=False):
         self.time = start
         self.elapsed = 0.0
         self.slept = []
@@ -29,9 +33,14 @@ class FakeClock:
             now=lambda: self.time,
             monotonic=lambda: self.elapsed,
             sleep=self.sleep,
-            uniform=lambda _low, high: high,
+            uniform=self._random.uniform if spread else lambda _low, high: high,
             random_bytes=self._random.randbytes,
         )
+
+    @property
+    def sleepers(self):
+        """How many sleep at this moment."""
+        return sum(not woken.done() for _, _, woken in self._sleepers)
 
     async def sleep(self, seconds):
         """Wait until the test has moved time that far."""
@@ -48,18 +57,47 @@ class FakeClock:
         self.elapsed += seconds
         self.time += timedelta(seconds=seconds)
 
+    def step_wall(self, seconds):
+        """Set the wall clock alone, as an operator or a time service does."""
+        self.time += timedelta(seconds=seconds)
+
     async def advance(self, seconds):
         """Move time forwards, waking each sleeper at its own moment."""
         await settle()
         end = self.elapsed + seconds
         while self._sleepers and self._sleepers[0][0] <= end:
-            moment, _, woken = heapq.heappop(self._sleepers)
-            self.move(max(0.0, moment - self.elapsed))
-            if not woken.done():
-                woken.set_result(None)
+            self._wake_next()
             await settle()
         self.move(end - self.elapsed)
         await settle()
+
+    async def drive(self, work):
+        """Run some work to its end, moving time to the next sleeper whenever all of it sleeps.
+
+        Returns:
+            What the work returns; what it raises is raised.
+        """
+        task = asyncio.ensure_future(work)
+        idle_until = asyncio.get_running_loop().time() + REAL_PATIENCE
+        try:
+            while not task.done():
+                await settle()
+                if not task.done() and self.sleepers:
+                    self._wake_next()
+                elif not task.done():  # threads or sockets are at work
+                    assert asyncio.get_running_loop().time() < idle_until, "the work neither sleeps nor ends"
+                    await asyncio.sleep(0.001)
+            return task.result()
+        finally:
+            task.cancel()
+
+    def _wake_next(self):
+        while self._sleepers:
+            moment, _, woken = heapq.heappop(self._sleepers)
+            if not woken.done():
+                self.move(max(0.0, moment - self.elapsed))
+                woken.set_result(None)
+                return
 
 
 async def settle(rounds=20):
