@@ -32,8 +32,9 @@ _REQUEST_LINE = re.compile(rf"({_TOKEN}) (/[\x21-\x7e]*) HTTP/1\.([01])")
 _HEADER = re.compile(
     rf"({_TOKEN}):[ \t]*((?:[\x21-\x7e\x80-\xff](?:[ \t\x21-\x7e\x80-\xff]*[\x21-\x7e\x80-\xff])?)?)[ \t]*"
 )
+_UNPRINTABLE = re.compile(r"[^\x20-\x7e]")
 _LENGTH = re.compile(r"[0-9]{1,18}")
-_SINGLE = frozenset({"content-length", "authorization", "dpop", "host", "content-type", "if-match", "range"})
+_SINGLE = frozenset({"content-length", "host", "content-type", "if-match", "range"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +49,7 @@ class Request:
         body: Empty without one.
         target: Path and query as sent.
         keep_alive: Whether the connection may serve another request.
+        oversize: Whether the body was over the limit; it was read and dropped.
     """
 
     method: str
@@ -57,6 +59,7 @@ class Request:
     body: bytes = field(default=b"", repr=False)
     target: str = field(default="", repr=False)
     keep_alive: bool = True
+    oversize: bool = False
 
     @property
     def length(self) -> int:
@@ -72,8 +75,10 @@ class Request:
         """Read the body.
 
         Raises:
-            Refused: 415 for another media type, 400 for anything but JSON.
+            Refused: 413 over the limit, 415 for another media type, 400 for anything but JSON.
         """
+        if self.oversize:
+            raise Refused(413, ProblemCode.CONTENT_TOO_LONG, "the body is too long", violation=True)
         media = self.headers.get("content-type", "").partition(";")[0].strip().lower()
         if media != JSON_TYPE:
             raise Refused(
@@ -164,7 +169,7 @@ def write_head(response: Response, *, now: datetime, keep_alive: bool) -> bytes:
         headers.setdefault("Content-Length", str(len(response.body)))
     headers["Connection"] = "keep-alive" if keep_alive else "close"
     lines = [f"HTTP/1.1 {response.status} {_phrase(response.status)}"]
-    lines += [f"{name}: {value}" for name, value in headers.items()]
+    lines += [f"{name}: {_UNPRINTABLE.sub('?', value)}" for name, value in headers.items()]
     return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
 
 

@@ -67,6 +67,7 @@ class InstanceRecord:
     id: UUID
     settings_version: int
     created_at: datetime
+    nonces_required: bool = False
 
 
 @wire_type()
@@ -162,12 +163,18 @@ class MessageRecord:
 
 @wire_type()
 class CardRecord:
-    """A card's progress. `claim` is the accepted single-use interaction since it was last opened."""
+    """A card's progress.
+
+    Attributes:
+        claim: The accepted single-use interaction since the card could last be used.
+        born_disabled: Components that the adapter made disabled; nothing enables them.
+    """
 
     message_id: UUID
     run_id: UUID
     state: CardState
     claim: UUID | None = None
+    born_disabled: tuple[UUID, ...] = ()
 
 
 @wire_type()

@@ -94,6 +94,9 @@ class Violation:
     operation: str
     reason: str
 
+    def __str__(self) -> str:
+        return f"{self.operation}: {self.reason}"
+
 
 # Moves ---------------------------------------------------------------------------------------------
 

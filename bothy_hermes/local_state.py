@@ -139,6 +139,7 @@ class State:
             thread=lambda row: row.message.thread_id,
             run=lambda row: row.message.run_id,
             call=lambda row: (row.message.run_id, row.message.author.id, row.message.client_msg_id),
+            writer=lambda row: (row.message.author.id, row.message.client_msg_id),
             followup=lambda row: row.followup_of,
         )
         self.cards = Table("card", CardRecord, touched, run=lambda row: row.run_id)
@@ -202,7 +203,7 @@ class State:
             self._undo = []
             try:
                 yield
-                self._finish(self._undo)
+                touched = self._finish(self._undo)
             except BaseException:
                 for table, key, before in reversed(self._undo):
                     table.set_row(key, before)
@@ -212,7 +213,8 @@ class State:
                 self._undo = None
             notes = tuple(self._notes)
             self._notes.clear()
-        self.changes.add(notes)
+        if touched:
+            self.changes.add(notes)
 
     def note(self, kind: ChangeKind, thing: UUID) -> None:
         """Say what people should hear of when the open unit is durable."""
@@ -222,9 +224,10 @@ class State:
         assert self._undo is not None, "records change inside a unit"
         self._undo.append((table, key, before))
 
-    def _finish(self, undo: Sequence[tuple[Table[Any], Key, Any]]) -> None:
+    def _finish(self, undo: Sequence[tuple[Table[Any], Key, Any]]) -> bool:
         touched = {(table.name, key): table for table, key, _ in undo}
         if touched:
             self._commit(
                 [RecordChange(name, str(key), table.get(key)) for (name, key), table in touched.items()]
             )
+        return bool(touched)
