@@ -152,15 +152,21 @@ def read_private_file(path: Path, key: str) -> bytes:
     try:
         # Not blocking: a FIFO in the file's place would otherwise wait for a writer forever.
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        try:
+            _check_private(os.fstat(descriptor), key)
+            with os.fdopen(descriptor, "rb", closefd=False) as file:
+                data = file.read(MAX_FILE_BYTES + 1)
+        finally:
+            os.close(descriptor)
     except OSError as error:
-        raise ConfigError(key, f"the file cannot be opened ({error.strerror})") from None
-    with os.fdopen(descriptor, "rb") as file:
-        status = os.fstat(file.fileno())
-        if not stat.S_ISREG(status.st_mode):
-            raise ConfigError(key, "is not a regular file")
-        if status.st_mode & 0o077:
-            raise ConfigError(key, "the file is open to group or others, set its mode to 0600")
-        data = file.read(MAX_FILE_BYTES + 1)
+        raise ConfigError(key, f"the file cannot be read ({error.strerror})") from None
     if len(data) > MAX_FILE_BYTES:
         raise ConfigError(key, "the file is too large")
     return data
+
+
+def _check_private(status: os.stat_result, key: str) -> None:
+    if not stat.S_ISREG(status.st_mode):
+        raise ConfigError(key, "is not a regular file")
+    if status.st_mode & 0o077:
+        raise ConfigError(key, "the file is open to group or others, set its mode to 0600")
