@@ -24,7 +24,7 @@ from .bothy_keys import KeyRing
 from .clock import Clock
 from .config import Settings
 from .defaults import ADAPTER_NAME, LOGGER_NAME, RUNTIME_NAME, VERSION
-from .errors import BothyError, ProblemAnswer, StateError
+from .errors import BothyError, ProblemAnswer, StateError, describe
 from .handler import Handler
 from .proof import Prover
 from .pulse import Pulse
@@ -299,5 +299,6 @@ class AdapterLoop(GatewayEvents):
 
     def _finished(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
-        if not task.cancelled() and task.exception() is not None:
-            _log.error("%s broke off", task.get_name(), exc_info=task.exception())
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            _log.error("%s broke off: %s", task.get_name(), describe(error))

@@ -250,3 +250,28 @@ class RunEnded(ProblemAnswer):
 
 class VersionConflict(ProblemAnswer):
     """409 `version_conflict`: `extra["document"]` is the document as it stands."""
+
+
+def describe(error: BaseException) -> str:
+    """An error for a log line: ours by its text, any other by its type and place alone.
+
+    The text of a foreign error may hold what somebody wrote; where it was raised never does.
+
+    Examples:
+        >>> describe(ConfigError("hermes_adapter.proxy", "is not a URL"))
+        'hermes_adapter.proxy: is not a URL'
+        >>> describe(ValueError("a person's words"))
+        'ValueError'
+    """
+    if isinstance(error, BothyError):
+        return str(error)
+    name = type(error).__name__
+    if isinstance(error, BaseExceptionGroup):
+        return f"{name}({', '.join(describe(one) for one in error.exceptions)})"
+    place = error.__traceback__
+    while place is not None and place.tb_next is not None:
+        place = place.tb_next
+    if place is None:
+        return name
+    file = place.tb_frame.f_code.co_filename.rpartition("/")[2]
+    return f"{name} at {file}:{place.tb_lineno}"

@@ -12,6 +12,7 @@ from collections.abc import Callable, Coroutine
 from uuid import UUID
 
 from .defaults import LOGGER_NAME
+from .errors import describe
 from .proof import Proof
 from .run_outbox import RunOutbox
 from .run_tokens import RunToken
@@ -125,8 +126,9 @@ class Handler:
 
     def _done(self, run_id: UUID, task: asyncio.Task[None]) -> None:
         self._tasks.pop(run_id, None)
-        if not task.cancelled() and task.exception() is not None:
-            _log.error("run %s: its work broke off", run_id, exc_info=task.exception())
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            _log.error("run %s: its work broke off: %s", run_id, describe(error))
 
 
 async def _drain(outbox: RunOutbox) -> None:

@@ -17,7 +17,7 @@ from .bothy_credentials import TokenSource
 from .clock import Clock
 from .codec import dump, parse
 from .defaults import LOGGER_NAME
-from .errors import BothyError, ProblemAnswer, RunEnded, VersionConflict, WireError
+from .errors import BothyError, ProblemAnswer, RunEnded, VersionConflict, WireError, describe
 from .json_patch import apply_patch
 from .live_box import LiveBox, diff
 from .wire import RunDocument, UpdateRun
@@ -79,8 +79,8 @@ class Patcher:
             self._changed.clear()
             try:
                 await self._write()
-            except Exception:  # noqa: BLE001  # the box is a view: a mistake in it must not end the turn
-                _log.exception("run %s: the live box is given up", self._run_id)
+            except Exception as error:  # noqa: BLE001  # the box is a view: a mistake in it ends no turn
+                _log.error("run %s: the live box is given up: %s", self._run_id, describe(error))
                 self._over = True
 
     def stop(self) -> None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from .defaults import LOGGER_NAME
-from .errors import BothyError, IllegalMove, ProblemAnswer, RunEnded, StateError
+from .errors import IllegalMove, ProblemAnswer, RunEnded, describe
 from .live_box import LiveBox
 from .run_outbox import RunOutbox, finish_call, message_call
 from .run_patches import Patcher
@@ -26,7 +26,7 @@ from .store import EntryState, InboxEntry
 from .turn_view import TurnView
 from .wire import FinishRun, Metrics, RunView
 from .wire_events import Invocation
-from .wire_words import Outcome, ProblemCode, Reason, SessionMode
+from .wire_words import Outcome, ProblemCode, Reason, RunState, SessionMode
 
 _log = logging.getLogger(LOGGER_NAME)
 
@@ -144,8 +144,8 @@ class RunWork:
             return ended.end, self._view
         except RunEnded:
             return await self._ended_elsewhere(), self._view
-        except (BothyError, StateError) as error:
-            _log.error("run %s: %s", self.run_id, error)
+        except Exception as error:  # noqa: BLE001  # whatever broke, the run's people must see an end
+            _log.error("run %s: %s", self.run_id, describe(error))
             return End(Outcome.FAILED, Reason.ADAPTER_ERROR), self._view
 
     async def _prepare(self) -> TurnRequest:
@@ -195,9 +195,16 @@ class RunWork:
         group.create_task(self._patcher.run(), name=f"bothy-patches-{self.run_id}")
         self._view = TurnView(services, self.invocation, box, self._outbox, self._patcher)
         self._move(Stage.TURN)
-        ended = await services.runtime.start_turn(turn, self._view)
+        ended = await self._ask_hermes(turn, self._view)
         self._view.turn_ended(ended)
         return self._decided or self._end_of(ended), self._view
+
+    async def _ask_hermes(self, turn: TurnRequest, view: TurnView) -> TurnEnd:
+        try:
+            return await self._services.runtime.start_turn(turn, view)
+        except Exception as error:  # noqa: BLE001  # whatever broke in Hermes, the turn has an end
+            _log.error("run %s: the runtime broke: %s", self.run_id, describe(error))
+            return TurnEnd(TurnOutcome.FAILED, type(error).__name__)
 
     def _end_of(self, ended: TurnEnd) -> End:
         outcome, reason = TURN_ENDS[ended.outcome]
@@ -222,10 +229,10 @@ class RunWork:
         """The server ended the run before the event that says so came: end it the same way."""
         if self._decided is not None:
             return self._decided
-        view = await self._services.api.get_run(self.run_id, self.token)
-        if view.run.state.ended:
-            return End(Outcome(view.run.state.value), None)
-        return End(Outcome.FAILED, Reason.ADAPTER_ERROR)
+        state = (await self._services.api.get_run(self.run_id, self.token)).run.state
+        if state is RunState.FAILED or not state.ended:
+            return End(Outcome.FAILED, Reason.ADAPTER_ERROR)
+        return End(Outcome(state.value), None)
 
     async def _before_finish(self) -> None:
         if self._patcher is not None:
