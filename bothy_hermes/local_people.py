@@ -150,7 +150,7 @@ class PeopleSide:
         """Answer a request; what is refused is answered as a problem."""
         try:
             check_sender(request, self._hosts())
-            if request.method in ("GET", "HEAD") and request.path == "/":
+            if request.method == "GET" and request.path == "/":
                 return self._page.response()
             return self._answer_call(request)
         except Refused as refused:
@@ -254,7 +254,9 @@ def _admin(side: PeopleSide, _call: Call) -> Any:
 
 def _add_person(side: PeopleSide, call: Call) -> Any:
     body: NewPerson = call.body
-    made = side.instance.add_person(body.name, body.role, body.approve_actions, run_kinds=())
+    made = side.instance.add_person(
+        body.name, body.role, approve_actions=body.approve_actions, run_kinds=()
+    )
     return LoginView(person=side.views.person(made), token=made.token.reveal())
 
 
@@ -273,9 +275,12 @@ def _login(side: PeopleSide, call: Call) -> Any:
 
 def _allow_list(side: PeopleSide, call: Call) -> Any:
     body: SetAllowList = call.body
-    wanted = {entry.principal_id: entry.run_kinds for entry in body.entries}
+    wanted = {side.instance.person(entry.principal_id).id: set(entry.run_kinds) for entry in body.entries}
+    before = {entry.principal_id: set(entry.run_kinds) for entry in side.instance.agent.allow}
     for person in side.instance.people():
-        side.instance.set_allowed(person.id, wanted.get(person.id, ()))
+        kinds = wanted.get(person.id, set())
+        if kinds != before.get(person.id, set()):
+            side.instance.set_allowed(person.id, sorted(kinds))
     return side.views.admin()
 
 

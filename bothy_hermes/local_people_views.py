@@ -15,6 +15,7 @@ from .local_changes import Change
 from .local_core import person_principal
 from .local_instance import Instance
 from .local_people_wire import (
+    EXCERPT_CHARS,
     AdminChannel,
     AdminView,
     AgentView,
@@ -77,6 +78,7 @@ class Views:
             display_name=agent.name,
             owner_id=agent.owner_id,
             online=bool(online),
+            connected=any(one.connected for one in online),
             degraded_reasons=tuple(sorted(reasons)),
         )
 
@@ -101,8 +103,16 @@ class Views:
 
     def thread(self, record: ThreadRecord) -> PeopleThread:
         """A thread."""
-        names = (field.name for field in dataclasses.fields(PeopleThread))
-        return PeopleThread(**{name: getattr(record, name) for name in names})
+        first = next(iter(self._instance.messages(record.id)), None)
+        return PeopleThread(
+            id=record.id,
+            channel_id=record.channel_id,
+            title=record.title,
+            excerpt=None if first is None else first.content[:EXCERPT_CHARS],
+            title_source=record.title_source,
+            version=record.version,
+            updated_at=record.updated_at,
+        )
 
     def page(self, thread_id: UUID, before: UUID | None) -> ThreadPage:
         """A stretch of a thread that ends with its newest message, or before a message.

@@ -27,6 +27,9 @@ from .wire_words import (
 MAX_NAME_CHARS = 80
 """Characters of a person's, channel's or skill's name: one line beside other things."""
 
+EXCERPT_CHARS = 80
+"""Characters of a thread's first message that stand in for a title: one line of a list."""
+
 MAX_FILES = 10
 """Files of one message."""
 
@@ -52,12 +55,13 @@ MediaType = Annotated[str, Text(1, 127, pattern=r"[A-Za-z0-9.+_-]+/[A-Za-z0-9.+_
 
 @wire_type()
 class AgentView:
-    """The agent as people see it: present as long as one of its consumers is."""
+    """The agent as people see it: one of its consumers has shown a sign of life, has a connection."""
 
     id: UUID
     display_name: str = content()
     owner_id: UUID
     online: bool
+    connected: bool
     degraded_reasons: tuple[DegradedReason, ...]
 
 
@@ -86,11 +90,12 @@ class PeopleChannel:
 
 @wire_type()
 class PeopleThread:
-    """A thread; `updated_at` moves with everything that happens in it."""
+    """A thread; `updated_at` moves with what is written in it, `excerpt` is how its first message begins."""
 
     id: UUID
     channel_id: UUID
     title: str | None = content()
+    excerpt: str | None = content()
     title_source: TitleSource
     version: int
     updated_at: datetime
@@ -288,9 +293,9 @@ class SetChannel:
 
 @wire_type(closed=True)
 class SetTitle:
-    """A title that a person gives; the agent does not change it any more."""
+    """A title that a person gives: the agent does not change it any more. None leaves it to the agent."""
 
-    title: Title = content()
+    title: Title | None = content()
 
 
 @wire_type(closed=True)
