@@ -17,13 +17,14 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
+import math
 import re
 import types
 import typing
 from collections.abc import Callable, Hashable, Mapping
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Any, TypeVar, dataclass_transform, get_args, get_origin
+from typing import Any, NoReturn, TypeVar, dataclass_transform, get_args, get_origin
 from uuid import UUID
 
 from .errors import WireError
@@ -34,7 +35,7 @@ T = TypeVar("T")
 JsonObject = Mapping[str, Any]
 """A JSON object that is carried as it came."""
 
-_TIME = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(\.\d{1,9})?Z")
+_TIME = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(\.\d{1,9})?Z", re.ASCII)
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 
 
@@ -142,13 +143,20 @@ def split_annotation(annotation: Any) -> tuple[Any, tuple[Any, ...], bool]:
 
 
 def load_json(text: str | bytes) -> Any:
-    """Read JSON that must be well formed: no NaN, no member twice.
+    """Read JSON that must be well formed: UTF-8, no member twice, no number that is none.
 
     Raises:
         WireError: The text is not such JSON; the error does not repeat any of it.
     """
     try:
-        return json.loads(text, object_pairs_hook=_unique_members, parse_constant=_refuse_constant)
+        if isinstance(text, bytes):
+            text = text.decode("utf-8")  # json itself would guess UTF-16 and UTF-32 as well
+        return json.loads(
+            text,
+            object_pairs_hook=_unique_members,
+            parse_float=_finite,
+            parse_constant=_refuse_constant,
+        )
     except (ValueError, RecursionError) as error:
         if isinstance(error, WireError):
             raise
@@ -164,7 +172,7 @@ def dump_json(value: Any) -> str:
     try:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
         text.encode("utf-8")
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, RecursionError):
         raise WireError("", "expected a value that JSON in UTF-8 can hold") from None
     return text
 
@@ -365,5 +373,10 @@ def _unique_members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _refuse_constant(_name: str) -> Any:
+def _finite(text: str) -> float:
+    number = float(text)
+    return number if math.isfinite(number) else _refuse_constant(text)
+
+
+def _refuse_constant(_name: str) -> NoReturn:
     raise WireError("", "expected JSON in UTF-8")

@@ -29,6 +29,7 @@ from .wire_words import (
     MAX_STEPS,
     MAX_TITLE_CHARS,
     BillingMode,
+    BindFailure,
     Capability,
     CloseReason,
     ComponentKind,
@@ -136,7 +137,7 @@ class Step:
     kind: StepKind
     title: Annotated[str, Text(max_chars=MAX_STEP_TITLE_CHARS)] = content()
     state: StepState
-    started_at: datetime
+    started_at: datetime | None = None
     finished_at: datetime | None = None
     detail: StepDetail | None = None
 
@@ -146,7 +147,7 @@ class RunDocument:
     """The live box: what people watch while a run works. Version counts from 1."""
 
     version: Annotated[int, Range(1)]
-    status_line: StatusLine | None = content()
+    status_line: StatusLine | None = content(default=None)
     steps: Annotated[tuple[Step, ...], Size(0, MAX_STEPS)]
     last_text_excerpt: Annotated[str, Text(max_chars=MAX_EXCERPT_CHARS)] | None = content(default=None)
 
@@ -396,7 +397,7 @@ class UpdateRun:
     """A JSON Patch of the run document and the version it was computed from."""
 
     base_version: Annotated[int, Range(1)]
-    patch: Annotated[tuple[JsonObject, ...], Size(1, MAX_PATCH_OPERATIONS)] = content()
+    patch: Annotated[tuple[JsonObject, ...], Size(0, MAX_PATCH_OPERATIONS)] = content()
 
 
 @wire_type()
@@ -509,7 +510,7 @@ class ReportAgentSession:
 
     external_session_ref: str
     started: bool
-    bind_failed: str | None = None
+    bind_failed: BindFailure | None = None
 
 
 @wire_type()

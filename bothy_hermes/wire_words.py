@@ -67,7 +67,7 @@ class RunKind(StrEnum):
 
 
 class RunState(StrEnum):
-    """The states of a run; `runs.RUN_MOVES` holds the legal moves."""
+    """The states of a run; `RUN_MOVES` holds the legal moves."""
 
     QUEUED = "queued"
     RUNNING = "running"
@@ -290,6 +290,12 @@ class FollowupState(StrEnum):
 
     DELIVERED = "delivered"
     ABSORBED = "absorbed"
+
+
+class BindFailure(StrEnum):
+    """Why a session that was asked for could not be continued."""
+
+    SESSION_MISSING = "session_missing"
 
 
 class InteractionStatus(StrEnum):
