@@ -119,7 +119,7 @@ class Gateways:
         self.pump()
 
     def leave(self, code: int) -> None:
-        """Say goodbye on every connection."""
+        """Say goodbye on every connection and close it with a code."""
         for connection in tuple(self._connections):
             connection.leave(code)
 
@@ -159,6 +159,7 @@ class Connection:
         self._protocol = ServerProtocol(subprotocols=[Subprotocol(SUBPROTOCOL)], max_size=MAX_FRAME_BYTES)
         self._pong = asyncio.Event()
         self._parts: list[bytes] = []
+        self._oversize = False
         self.consumer = consumer
         self.link: Link | None = None
         self.costs_enabled = self._instance.options.costs_enabled
@@ -253,9 +254,10 @@ class Connection:
         for event in self._protocol.events_received():
             if isinstance(event, WebSocketFrame):
                 self._take(event)
-        self._flush()
-        if isinstance(self._protocol.parser_exc, PayloadTooBig):
+        if isinstance(self._protocol.parser_exc, PayloadTooBig) and not self._oversize:
+            self._oversize = True
             self._violation("a frame over 1 MiB")
+        self._flush()
         return data
 
     def _take(self, frame: WebSocketFrame) -> None:

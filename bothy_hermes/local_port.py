@@ -14,6 +14,7 @@ from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import Any, TypeVar
+from urllib.parse import urlsplit
 from uuid import UUID
 
 from .clock import Clock, system_clock
@@ -27,6 +28,9 @@ from .local_people import PeopleSide
 from .local_sockets import Sockets
 from .local_store import LocalStore
 from .local_tokens import DPOP_KEY_FILE, TOKEN_FILE
+
+WILDCARDS = frozenset({"0.0.0.0", "::", ""})  # noqa: S104  # they are recognised, not chosen
+"""Addresses that stand for every address of the machine."""
 
 TICK_SECONDS = 0.25
 """How often the server looks whether something is due."""
@@ -80,7 +84,7 @@ class LocalServer:
         self.instance = instance
         self._host = host
         self._port = port
-        self._agents = AgentSide(instance, lambda: instance.options.public_url or self.api_url)
+        self._agents = AgentSide(instance, lambda: self.api_url)
         self._gateways = Gateways(instance, self._agents.report)
         people = PeopleSide(instance, self._authorities)
         self._sockets = Sockets(instance, self._agents, people, self._gateways)
@@ -130,13 +134,14 @@ class LocalServer:
 
     @property
     def origin(self) -> str:
-        """Scheme, host and port."""
-        return f"http://{bracketed(self._host)}:{self._port}"
+        """Scheme, host and port under which this machine reaches the server."""
+        host = "127.0.0.1" if self._host in WILDCARDS else self._host
+        return f"http://{bracketed(host)}:{self._port}"
 
     @property
     def api_url(self) -> str:
-        """The agent API's base, the adapter's `server_url`."""
-        return f"{self.origin}{API_BASE}"
+        """The agent API's base, the adapter's `server_url`; proofs are made for it."""
+        return self.instance.options.public_url or f"{self.origin}{API_BASE}"
 
     @property
     def page_url(self) -> str:
@@ -198,6 +203,10 @@ class LocalServer:
     def tick(self) -> None:
         """Do at once what is due by the clock."""
         self._call(self._tick())
+
+    def leave(self, code: int) -> None:
+        """Say goodbye on every gateway connection and close it with a code."""
+        self._call(self._leave(code))
 
     def cut(self, consumer: str | None = None) -> None:
         """Drop gateway connections without a word, as a broken network does."""
@@ -270,7 +279,12 @@ class LocalServer:
 
     def _authorities(self) -> frozenset[str]:
         names = {self._host, "127.0.0.1", "localhost", "::1"}
-        return frozenset(f"{bracketed(name)}:{self._port}".lower() for name in names)
+        found = {f"{bracketed(name)}:{self._port}".lower() for name in names}
+        public = urlsplit(self.instance.options.public_url or "").netloc.lower()
+        return frozenset(found | ({public} if public else set()))
+
+    async def _leave(self, code: int) -> None:
+        self._gateways.leave(code)
 
     async def _cut(self, consumer: str | None) -> None:
         self._gateways.cut(consumer)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from .defaults import ADAPTER_NAME, RUNTIME_NAME
 from .local_call import Call, run_of
 from .local_context import context_of
 from .local_http import Response, json_response
@@ -15,7 +16,7 @@ from .local_records import AgentRecord
 from .local_rules import invalid, not_found
 from .local_tokens import published_keys
 from .wire import AllowList, Attachment, Me
-from .wire_words import PrincipalKind, RunState
+from .wire_words import PROTOCOL_VERSION, PrincipalKind, RunState
 
 
 def agent_of(instance: Instance, call: Call) -> AgentRecord:
@@ -69,6 +70,11 @@ def _get_allow_list(instance: Instance, call: Call) -> Response:
 
 def _put_heartbeat(instance: Instance, call: Call) -> Response:
     agent_of(instance, call)
+    details = call.body.details
+    if details.adapter.version is None or details.protocol_version != PROTOCOL_VERSION:
+        raise invalid("the heartbeat names no adapter version or another protocol")
+    if (details.adapter.name, details.runtime.name) != (ADAPTER_NAME, RUNTIME_NAME):
+        raise invalid("the heartbeat names another adapter or runtime")
     instance.events.heartbeat(call.consumer, call.body)
     return Response(204)
 

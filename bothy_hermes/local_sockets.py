@@ -102,12 +102,11 @@ class Sockets:
             await self._send(writer, problem(error.status), keep_alive=False)
             return False
         response = await self._answer(request)
-        if response.stream is None:
-            await self._send(writer, response, keep_alive=request.keep_alive)
-            return request.keep_alive
-        await self._send(writer, response, keep_alive=False)
-        await self._stream(reader, writer, response.stream)
-        return False
+        stream, keep_alive = response.stream, request.keep_alive and response.stream is None
+        await self._send(writer, response, keep_alive=keep_alive, bodiless=request.method == "HEAD")
+        if stream is not None:
+            await self._stream(reader, writer, stream)
+        return keep_alive
 
     async def _read_head(self, reader: asyncio.StreamReader) -> bytes:
         try:
@@ -159,9 +158,16 @@ class Sockets:
         else:
             await self._gateways.serve(reader, writer, head, *admitted)
 
-    async def _send(self, writer: asyncio.StreamWriter, response: Response, *, keep_alive: bool) -> None:
+    async def _send(
+        self,
+        writer: asyncio.StreamWriter,
+        response: Response,
+        *,
+        keep_alive: bool,
+        bodiless: bool = False,
+    ) -> None:
         head = write_head(response, now=self._instance.core.now(), keep_alive=keep_alive)
-        await _write(writer, head + response.body)
+        await _write(writer, head + (b"" if bodiless else response.body))
 
     async def _stream(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, stream: AsyncIterator[bytes]
