@@ -40,8 +40,9 @@ START_SECONDS = 10.0
 END_SECONDS = 10.0
 """How long the end of an interrupted agent is waited for; measured are 1 to 2 seconds."""
 
-GUARD_SECONDS = 5.0
-"""How long the thread's guard is waited for: Hermes frees it just after the end it reports."""
+BUSY_SECONDS = START_SECONDS + END_SECONDS + 5.0
+"""How long a thread's last turn is waited for: until it was reached, its agent ended, and Hermes had
+tidied up, which it does just after the end that it reports."""
 
 ANSWER_SECONDS = 3.0
 """How long Hermes may think about credentials and toolsets; later is unknown."""
@@ -86,6 +87,7 @@ class HermesRuntime:
         self._loop = asyncio.get_running_loop()
         self._context = contextvars.copy_context()
         self._turns: dict[UUID, ActiveTurn] = {}
+        self._waiting: set[ActiveTurn] = set()
         self._tails: set[asyncio.Task[None]] = set()
         self._asking: dict[str, asyncio.Task[Any]] = {}
         self._told: dict[str, str] = {}
@@ -150,9 +152,15 @@ class HermesRuntime:
 
     async def start_turn(self, turn: TurnRequest, events: TurnEvents) -> TurnEnd:
         """Have Hermes do one turn and wait for its end."""
-        event = self._platform.turn_event(turn)
-        await self._thread_free(turn.thread_id, event)
         active = ActiveTurn(turn, events, self._cursor)
+        event = self._platform.turn_event(turn)
+        self._waiting.add(active)
+        try:
+            free = await self._thread_free(turn.thread_id, event)
+        finally:
+            self._waiting.discard(active)
+        if active.cancelled or not free:
+            return active.end("interrupted_early" if free else "thread_busy")
         self._turns[turn.thread_id] = active
         try:
             end = await self._run(active, event)
@@ -170,19 +178,30 @@ class HermesRuntime:
         if not await _within(active.started.wait(), START_SECONDS):
             return active.end("not_started")
         await active.processed.wait()
-        if not await _within(active.over.wait() if active.judge.asked else _done(), END_SECONDS):
+        if active.judge.asked and not await _within(active.over.wait(), END_SECONDS):
             _log.warning("run %s: the agent did not end in %.0f s", active.request.run_id, END_SECONDS)
         await active.flush()
         return active.end("no_model_request")
 
     async def interrupt(self, run_id: UUID) -> None:
         """Interrupt a run's turn."""
+        for active in self._waiting:
+            if active.request.run_id == run_id:
+                active.cancel()
         for active in list(self._turns.values()):
             if active.request.run_id == run_id:
                 await self._stop(active, self._platform.turn_event(active.request))
 
     async def _stop(self, active: ActiveTurn, event: Any) -> None:
+        """Interrupt a turn, but not before its agent exists.
+
+        Before that Hermes cancels its own waiting only: the agent starts all the same, asks the model
+        and can no longer be reached.
+        """
         active.cancel()
+        await _within(active.reachable.wait(), START_SECONDS)
+        if active.processed.is_set():
+            return
         message_id = str(self._clock.new_id())
         active.judge.add_control(message_id)
         await self._platform.stop(event, message_id)
@@ -196,8 +215,7 @@ class HermesRuntime:
 
     async def _tail(self, active: ActiveTurn, event: Any) -> None:
         try:
-            if active.started.is_set() and not active.processed.is_set():
-                await self._stop(active, event)
+            await self._stop(active, event)
             if active.judge.asked:
                 await _within(active.over.wait(), END_SECONDS)
         finally:
@@ -207,13 +225,14 @@ class HermesRuntime:
         if self._turns.get(active.request.thread_id) is active:
             del self._turns[active.request.thread_id]
 
-    async def _thread_free(self, thread_id: UUID, event: Any) -> None:
+    async def _thread_free(self, thread_id: UUID, event: Any) -> bool:
         """Wait until the thread's last turn is gone; a text before that would enter it or be queued."""
         start = self._clock.monotonic()
-        while self._clock.monotonic() - start < END_SECONDS + GUARD_SECONDS:
-            if thread_id not in self._turns and not self._platform.is_busy(event):
-                return
+        while thread_id in self._turns or self._platform.is_busy(event):
+            if self._clock.monotonic() - start > BUSY_SECONDS:
+                return False
             await self._clock.sleep(POLL_SECONDS)
+        return True
 
     # What Hermes tells, on its own threads.
 
@@ -255,7 +274,7 @@ class HermesRuntime:
         if active is not None:
             if cancelled:
                 active.cancel()
-            active.processed.set()
+            active.finish()
 
     def _by_message(self, message_id: str | None) -> ActiveTurn | None:
         for active in self._turns.values():
@@ -308,10 +327,6 @@ async def _within(wait: Awaitable[Any], seconds: float) -> bool:
     except TimeoutError:
         return False
     return True
-
-
-async def _done() -> None:
-    return None
 
 
 def _thread_in(metadata: Mapping[str, Any] | None) -> UUID | None:

@@ -55,9 +55,10 @@ class ActiveTurn:
         self.started = asyncio.Event()
         self.processed = asyncio.Event()
         self.over = asyncio.Event()
+        self.reachable = asyncio.Event()
         self._events: TurnEvents | None = events
         self._cursor = cursor
-        self._cancelled = False
+        self.cancelled = False
         self._not_stored = False
         self._previews: dict[str, _Preview] = {}
         self._stored: set[str] = set()
@@ -76,7 +77,12 @@ class ActiveTurn:
 
     def cancel(self) -> None:
         """Remember that the turn was interrupted."""
-        self._cancelled = True
+        self.cancelled = True
+
+    def finish(self) -> None:
+        """Hermes is done with the message."""
+        self.processed.set()
+        self.reachable.set()
 
     # What hooks say.
 
@@ -98,6 +104,7 @@ class ActiveTurn:
 
     def _take_asked(self) -> None:
         self.over.clear()
+        self.reachable.set()
         session = self.judge.session_id
         if session is not None and session != self._session and self._events is not None:
             self._session = session
@@ -242,7 +249,7 @@ class ActiveTurn:
 
     def end(self, not_taken: str) -> TurnEnd:
         """Say how the turn ended."""
-        end = self.judge.end(cancelled=self._cancelled, not_taken=not_taken)
+        end = self.judge.end(cancelled=self.cancelled, not_taken=not_taken)
         if self._not_stored and end.outcome is TurnOutcome.COMPLETED:
             return TurnEnd(TurnOutcome.FAILED, "not_stored")
         return end

@@ -319,9 +319,23 @@ class TurnJudge:
             return Verdict(TextKind.NOTICE, Notice.CONTROL_REPLY)
         if reply_to is not None and reply_to not in self._own_ids:
             return Verdict(TextKind.NOTICE, Notice.FOREIGN_REPLY)
-        if not notify:
-            return Verdict(TextKind.PREVIEW) if expect_edits else Verdict(TextKind.NOTICE, Notice.UNMARKED)
-        return self.judge_whole(text)
+        if notify:
+            return self.judge_whole(text)
+        if expect_edits:
+            return Verdict(TextKind.PREVIEW)
+        return self._judge_unmarked(text)
+
+    def _judge_unmarked(self, text: str) -> Verdict:
+        """Judge a text without the mark: Hermes' own words, but for one case.
+
+        Without streaming Hermes sends what the model wrote before a tool call without the mark.
+        """
+        sent = _skeleton(text)
+        for reply in self._replies:
+            if sent and not reply.final and not reply.claimed and sent == reply.skeleton:
+                reply.claimed = True
+                return Verdict(TextKind.INTERIM)
+        return Verdict(TextKind.NOTICE, Notice.UNMARKED)
 
     def judge_whole(self, text: str) -> Verdict:
         """Say what a text is that Hermes has finished: a marked reply, or a preview's last edit."""
@@ -381,14 +395,15 @@ class TurnJudge:
         reason = word_of(end.exit_reason) if end is not None else None
         if not self.asked:
             return TurnEnd(TurnOutcome.CANCELLED if cancelled else TurnOutcome.NOT_RUN, not_taken)
-        if end is not None and self._ended_with_text():
-            return TurnEnd(TurnOutcome.COMPLETED if self._answered else TurnOutcome.EMPTY, reason)
+        if self._answered and self._ended_with_text():
+            return TurnEnd(TurnOutcome.COMPLETED, reason)
         if cancelled or (end is not None and end.interrupted):
             return TurnEnd(TurnOutcome.CANCELLED, reason or "no_end")
         if self._error is not None:
             status = self._error.status
             return TurnEnd(TurnOutcome.FAILED, f"status_{status}" if status else self._error.reason)
         if end is not None and end.completed and not end.failed:
+            # Also a model that said no more than a mark for silence, which Hermes keeps to itself.
             return TurnEnd(TurnOutcome.EMPTY, reason)
         return TurnEnd(TurnOutcome.FAILED, reason or "no_end")
 
