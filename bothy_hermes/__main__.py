@@ -10,7 +10,7 @@ import argparse
 import importlib.util
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 EXIT_REFUSED = 2
@@ -35,7 +35,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _refuse("bothy_hermes runs on Linux and macOS; on Windows, use it inside WSL")
     from .errors import BothyError
 
-    options = _parser().parse_args(arguments)
+    words = sys.argv[1:] if arguments is None else arguments
+    options = _parser(words).parse_args(words)
     try:
         status: int = options.command(options)
     except BothyError as error:
@@ -50,24 +51,35 @@ def _refuse(sentence: str) -> int:
     return EXIT_REFUSED
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
+    """Make the parser; only the command that the words name gets its options, and loads its room."""
     from .defaults import VERSION
 
     parser = argparse.ArgumentParser(prog=PACKAGE_NAME, description="Work with a Hermes agent inside Bothy.")
     parser.add_argument("--version", action="version", version=f"bothy-hermes {VERSION}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    named = next((word for word in words if not word.startswith("-")), None)
+    for name, (what, fill) in _offered().items():
+        command = commands.add_parser(name, help=what)
+        if name == named:
+            fill(command)
+    return parser
+
+
+def _offered() -> dict[str, tuple[str, Callable[[argparse.ArgumentParser], None]]]:
+    """The commands, each with a line about it and what gives it its options."""
+    commands = {"protocol": ("print the agent protocol as an OpenAPI document", _fill_protocol)}
     # An installed plugin has no embedded server, so it does not offer what needs one.
     if importlib.util.find_spec(".local_model", __package__):
-        _add_demo(commands.add_parser("demo", help="a server, a scripted model and Hermes, in one command"))
-        _add_local_server(commands.add_parser("local-server", help="only the embedded server"))
-    _add_protocol(commands.add_parser("protocol", help="print the agent protocol as an OpenAPI document"))
-    return parser
+        commands["demo"] = ("a server, a scripted model and Hermes, in one command", _fill_demo)
+        commands["local-server"] = ("only the embedded server", _fill_local_server)
+    return dict(sorted(commands.items()))
 
 
 # The commands -------------------------------------------------------------------------------------
 
 
-def _add_demo(parser: argparse.ArgumentParser) -> None:
+def _fill_demo(parser: argparse.ArgumentParser) -> None:
     from .demo_profile import TOOLSETS
     from .local_model_script import words_table
 
@@ -93,23 +105,14 @@ def _demo(options: argparse.Namespace) -> int:
     return run_demo(options.once, as_json=options.json, keep=options.keep, out=sys.stdout)
 
 
-def _add_local_server(parser: argparse.ArgumentParser) -> None:
-    parser.description = "Starts the embedded Bothy server and prints its page's address."
-    parser.add_argument(
-        "--state", metavar="DIR", type=Path, required=True, help="where the server keeps its state"
-    )
-    parser.add_argument("--host", default="127.0.0.1", help="address to listen on (%(default)s)")
-    parser.add_argument("--port", type=int, default=0, help="port to listen on (a free one)")
-    parser.set_defaults(command=_local_server)
+def _fill_local_server(parser: argparse.ArgumentParser) -> None:
+    from .local_server import add_arguments, serve
+
+    add_arguments(parser)
+    parser.set_defaults(command=serve)
 
 
-def _local_server(options: argparse.Namespace) -> int:
-    from .local_server import run_local_server
-
-    return run_local_server(options.state, host=options.host, port=options.port)
-
-
-def _add_protocol(parser: argparse.ArgumentParser) -> None:
+def _fill_protocol(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--frames", action="store_true", help="the gateway's frames and events instead")
     parser.set_defaults(command=_protocol)
 

@@ -77,7 +77,7 @@ def _run(world: DemoWorld, show: Show, once: str | None, clock: Clock) -> int:
 
 
 def _serve_people(world: DemoWorld, show: Show) -> int:
-    show.stage(f"Open {world.server.page_url} and write to the agent; Ctrl-C ends everything")
+    show.stage(f"Open {world.login_url} and write to the agent; Ctrl-C ends everything")
     world.gateway.wait()
     raise _gateway_gone(world)
 

@@ -81,16 +81,16 @@ class DemoWorld:
         Raises:
             StartFailed: Hermes is missing or does not come up.
         """
-        self.gateway.start_until(self.connected, tell)
+        self.gateway.start_until(lambda: self.server.connected, tell)
 
-    def connected(self) -> bool:
-        """Whether the agent has a live connection at the server and has reported how it is."""
-        views = self.server.instance.consumers()
-        return any(view.connected and view.heartbeat is not None for view in views)
+    @property
+    def login_url(self) -> str:
+        """The page, for the person whom the server knows first: the agent's owner."""
+        return self.server.people[0].login_url
 
     def person(self) -> Person:
-        """The person whom the server knows from the start, the agent's owner."""
-        return Person.from_page(self.server.page_url, self._clock)
+        """The same person as a client."""
+        return Person.from_page(self.login_url, self._clock)
 
     def close(self) -> None:
         """Stop everything that was started, the gateway first: it still has things to report."""

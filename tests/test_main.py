@@ -95,7 +95,7 @@ def test_the_protocol_is_printed_as_one_json_document(capsys, option):
 
 
 def test_starting_loads_no_room_that_the_command_does_not_use():
-    code = "import sys, bothy_hermes.__main__ as m; m._parser(); print(*sorted(sys.modules))"
+    code = "import sys, bothy_hermes.__main__ as m; m._parser([]); print(*sorted(sys.modules))"
     loaded = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     ).stdout.split()
