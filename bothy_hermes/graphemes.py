@@ -31,12 +31,13 @@ _CONTROL_CATEGORIES = frozenset({"Cc", "Cf", "Zl", "Zp"})
 _MARK_CATEGORIES = frozenset({"Mn", "Me", "Mc"})
 
 
-def is_boundary(text: str, index: int) -> bool:
+def is_boundary(text: str, index: int, floor: int = 0) -> bool:
     """Whether a text may be cut before the character at an index.
 
     Args:
         text: The text.
         index: A position from 0 to the text's length; both ends are boundaries.
+        floor: A boundary at or before the index; nothing before it is looked at.
     """
     if not 0 < index < len(text):
         return True
@@ -51,8 +52,8 @@ def is_boundary(text: str, index: int) -> bool:
         before == _JOINER
         or before in _PREPENDED
         or _same_syllable(before, after)
-        or _same_conjunct(text, index)
-        or _same_flag(text, index)
+        or _same_conjunct(text, index, floor)
+        or _same_flag(text, index, floor)
     )
 
 
@@ -65,10 +66,10 @@ def boundary_before(text: str, index: int, floor: int = 0) -> int:
     Args:
         text: The text.
         index: Where the cut has to be at the latest.
-        floor: What must lie before the cut, so that something is cut off.
+        floor: A boundary that must lie before the cut, so that something is cut off.
     """
     for position in range(min(index, len(text)), floor, -1):
-        if is_boundary(text, position):
+        if is_boundary(text, position, floor):
             return position
     return index
 
@@ -115,11 +116,11 @@ _HANGUL_LETTERS = (
 )
 
 
-def _same_conjunct(text: str, index: int) -> bool:
+def _same_conjunct(text: str, index: int, floor: int) -> bool:
     """Whether a virama among the marks before the index binds the letter at it (rule GB9c)."""
     if unicodedata.category(text[index]) != "Lo":
         return False
-    for position in range(index - 1, -1, -1):
+    for position in range(index - 1, floor - 1, -1):
         char = text[position]
         if unicodedata.combining(char) == _VIRAMA_CLASS:
             return True
@@ -128,12 +129,12 @@ def _same_conjunct(text: str, index: int) -> bool:
     return False
 
 
-def _same_flag(text: str, index: int) -> bool:
+def _same_flag(text: str, index: int, floor: int) -> bool:
     """Whether the index stands inside a pair of regional indicators (rules GB12 and GB13)."""
     if not _is_regional(text[index]):
         return False
     start = index
-    while start and _is_regional(text[start - 1]):
+    while start > floor and _is_regional(text[start - 1]):
         start -= 1
     return (index - start) % 2 == 1
 
