@@ -134,15 +134,15 @@ class HermesRuntime:
             task = self._context.copy().run(self._loop.create_task, asyncio.to_thread(question))
             self._asking[what] = task
         try:
-            answer: T = await asyncio.wait_for(asyncio.shield(task), ANSWER_SECONDS)
-        except TimeoutError:
-            self._tell(what, f"no answer within {ANSWER_SECONDS:.0f} s")
+            if not await self._within(asyncio.shield(task), ANSWER_SECONDS):
+                self._tell(what, f"no answer within {ANSWER_SECONDS:.0f} s")
+                return None
+            answer: T = task.result()
         except Exception as error:  # noqa: BLE001  # whatever Hermes raises, the answer is unknown
             self._tell(what, f"Hermes raised {type(error).__name__}")
-        else:
-            self._told.pop(what, None)
-            return answer
-        return None
+            return None
+        self._told.pop(what, None)
+        return answer
 
     def _tell(self, what: str, problem: str) -> None:
         """Log why something is unknown, once until it changes: it is asked for at every heartbeat."""
@@ -175,10 +175,10 @@ class HermesRuntime:
         accepted = await self._platform.hand_in(event)
         if accepted is False:
             return active.end("not_accepted")
-        if not await _within(active.started.wait(), START_SECONDS):
+        if not await self._within(active.started.wait(), START_SECONDS):
             return active.end("not_started")
         await active.processed.wait()
-        if active.judge.asked and not await _within(active.over.wait(), END_SECONDS):
+        if active.judge.asked and not await self._within(active.over.wait(), END_SECONDS):
             _log.warning("run %s: the agent did not end in %.0f s", active.request.run_id, END_SECONDS)
         await active.flush()
         return active.end("no_model_request")
@@ -199,7 +199,7 @@ class HermesRuntime:
         and can no longer be reached.
         """
         active.cancel()
-        await _within(active.reachable.wait(), START_SECONDS)
+        await self._within(active.reachable.wait(), START_SECONDS)
         if active.processed.is_set():
             return
         message_id = str(self._clock.new_id())
@@ -217,7 +217,7 @@ class HermesRuntime:
         try:
             await self._stop(active, event)
             if active.judge.asked:
-                await _within(active.over.wait(), END_SECONDS)
+                await self._within(active.over.wait(), END_SECONDS)
         finally:
             self._forget(active)
 
@@ -233,6 +233,17 @@ class HermesRuntime:
                 return False
             await self._clock.sleep(POLL_SECONDS)
         return True
+
+    async def _within(self, wait: Awaitable[Any], seconds: float) -> bool:
+        """Wait that long at most; returns whether it came."""
+        waiting = asyncio.ensure_future(wait)
+        timer = asyncio.ensure_future(self._clock.sleep(seconds))
+        try:
+            await asyncio.wait((waiting, timer), return_when=asyncio.FIRST_COMPLETED)
+            return waiting.done()
+        finally:
+            waiting.cancel()
+            timer.cancel()
 
     # What Hermes tells, on its own threads.
 
@@ -319,14 +330,6 @@ class HermesRuntime:
         """Count what is posted nowhere, by kind; the text goes unsaid."""
         self.dropped[kind.value] += 1
         _log.info("dropped a text of Hermes: %s (run %s)", kind.value, run_id)
-
-
-async def _within(wait: Awaitable[Any], seconds: float) -> bool:
-    try:
-        await asyncio.wait_for(wait, seconds)
-    except TimeoutError:
-        return False
-    return True
 
 
 def _thread_in(metadata: Mapping[str, Any] | None) -> UUID | None:
