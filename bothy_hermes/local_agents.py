@@ -101,14 +101,18 @@ class AgentSide:
     Args:
         instance: The domain.
         public_url: Returns the API base that proofs are made for.
+        ack_grace: Seconds that a call waits for the ack it depends on.
 
     Attributes:
         violations: Every violation so far, as `operation: reason`.
         fault: Asked before each operation; None asks nothing.
     """
 
-    def __init__(self, instance: Instance, public_url: Callable[[], str]) -> None:
+    def __init__(
+        self, instance: Instance, public_url: Callable[[], str], *, ack_grace: float = ACK_GRACE_SECONDS
+    ) -> None:
         self._instance = instance
+        self._ack_grace = ack_grace
         self._gate = Gate(instance.core, instance.nonces, public_url)
         self._calls = Calls(instance, self.report)
         self.violations: list[str] = []
@@ -233,7 +237,7 @@ class AgentSide:
         return parse(operation.body, value)
 
     async def _await_ack(self, call: Call) -> None:
-        for _ in range(int(ACK_GRACE_SECONDS / ACK_POLL_SECONDS)):
+        for _ in range(int(self._ack_grace / ACK_POLL_SECONDS)):
             if not self._calls.too_early(call):
                 return
             await asyncio.sleep(ACK_POLL_SECONDS)

@@ -186,15 +186,16 @@ class Runs:
     ) -> RunRecord:
         """End a run without the adapter's asking; it is told so when it knows of the run."""
         record = dataclasses.replace(record, ended_by_server=True)
-        record = self._end(record, state, reason)
-        if record.sent:
-            self._core.emit(EventType.RUN_ENDED, run=record, subject_id=by)
-        return record
+        return self._end(record, state, reason, by)
 
-    def _end(self, record: RunRecord, state: RunState, reason: str | None) -> RunRecord:
+    def _end(
+        self, record: RunRecord, state: RunState, reason: str | None, by: UUID | None = None
+    ) -> RunRecord:
         self._cards.close_all(record.run.id)
         self._core.withdraw(record.run.id)
         record = self._core.move_run(record, state, reason=reason, finished_at=self._core.now())
+        if record.ended_by_server and record.sent:
+            self._core.emit(EventType.RUN_ENDED, run=record, subject_id=by)
         self._open_next(record)
         return record
 
