@@ -81,6 +81,11 @@ def _quiet_entries(workspace: Path) -> tuple[Entry, ...]:
     return (
         Entry(("agent", "api_max_retries"), 1, "A failing model is shown at once, not after minutes."),
         Entry(("agent", "auto_recovery_cycles"), 0),
+        Entry(
+            ("agent", "gateway_startup_warmup_timeout"),
+            0,
+            "No preparation of all the tools that this agent does not have.",
+        ),
         Entry(("approvals", "timeout"), 30, "Nobody may be there to answer (seconds)."),
         Entry(("terminal", "cwd"), str(workspace)),
         Entry(("security", "allow_lazy_installs"), False, "Hermes installs nothing while it runs."),
