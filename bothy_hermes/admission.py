@@ -23,7 +23,7 @@ from .errors import ProblemAnswer, StateError, TokenRefused, TransportError, Wir
 from .handler import Handler
 from .intake import ACCEPTED, STEPS, Action, Answer, Step, Verdict, judge
 from .proof import Proof
-from .run_outbox import finish_call
+from .run_calls import finish_call
 from .services import Services
 from .store import EntryState, InboxEntry, OutboxCall, Taken
 from .tokens import RunClaims, key_id, verify_run_token
@@ -239,13 +239,19 @@ class Admission:
         match payload:
             case Invocation():
                 self._handler.begin(entry, payload, event.token)
-            case FollowupEvent() | InteractionEvent():
-                if entry.run_id is not None and event.token is not None:
-                    self._handler.take_token(entry.run_id, event.token)
+            case FollowupEvent():
+                self._take_token(payload.run_id, event)
+                await self._handler.followup(payload)
+            case InteractionEvent():
+                self._take_token(payload.interaction.run_id, event)
             case RunEndedEvent():
-                await self._handler.run_ended(payload)
+                self._handler.run_ended(payload)
             case ConfigChangedEvent():
                 self._config_changed()
+
+    def _take_token(self, run_id: UUID, event: Event) -> None:
+        if event.token is not None:
+            self._handler.take_token(run_id, event.token)
 
     async def _ack_only(self, inquiry: Inquiry, _verdict: Verdict) -> None:
         await inquiry.delivery.ack(inquiry.event_id)
@@ -265,7 +271,7 @@ class Admission:
     async def _stop_turn(self, inquiry: Inquiry, verdict: Verdict) -> None:
         assert isinstance(inquiry.payload, FollowupEvent)
         if await self._remember(inquiry, self._entry(inquiry, EntryState.SETTLED)):
-            await self._handler.end_run(inquiry.payload.run_id, Outcome.FAILED, verdict.reason)
+            self._handler.end_run(inquiry.payload.run_id, Outcome.FAILED, verdict.reason)
 
     async def _leave(self, inquiry: Inquiry, _verdict: Verdict) -> None:
         _log.warning("event %s: left for redelivery", inquiry.event_id)

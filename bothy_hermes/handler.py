@@ -20,7 +20,7 @@ from .runs import RunWork
 from .secret import Secret
 from .services import Services
 from .store import InboxEntry
-from .wire_events import Invocation, RunEndedEvent
+from .wire_events import FollowupEvent, Invocation, RunEndedEvent
 from .wire_words import Outcome, Reason
 
 _log = logging.getLogger(LOGGER_NAME)
@@ -71,26 +71,32 @@ class Handler:
         if work is not None:
             work.token.take(token)
 
-    async def run_ended(self, event: RunEndedEvent) -> None:
+    async def followup(self, event: FollowupEvent) -> None:
+        """A person wrote while a run was active."""
+        work = self._works.get(event.run_id)
+        if work is not None:
+            await work.followup(event)
+
+    def run_ended(self, event: RunEndedEvent) -> None:
         """The server ended a run: interrupt its turn and answer with the same outcome."""
         outcome = Outcome(event.state.value)
         reason = Reason.INTERRUPTED if outcome is Outcome.FAILED else None
-        await self.end_run(event.run_id, outcome, reason)
+        self.end_run(event.run_id, outcome, reason)
 
-    async def end_run(self, run_id: UUID, outcome: Outcome, reason: Reason | None) -> None:
+    def end_run(self, run_id: UUID, outcome: Outcome, reason: Reason | None) -> None:
         """End a run before its turn does; nothing happens to a run that nobody works on."""
         work = self._works.get(run_id)
         if work is not None:
-            await work.end_early(outcome, reason)
+            work.end_early(outcome, reason)
 
-    async def judge_turns(self, proof: Proof) -> None:
+    def judge_turns(self, proof: Proof) -> None:
         """Interrupt every turn that no longer spends or touches what its run allows."""
         for work in list(self._works.values()):
             run = work.invocation.run
             if not proof.spends(run.billing_mode):
-                await work.end_early(Outcome.FAILED, Reason.BILLING_MODE_MISMATCH)
+                work.end_early(Outcome.FAILED, Reason.BILLING_MODE_MISMATCH)
             elif not proof.stays_within(run.tool_class):
-                await work.end_early(Outcome.FAILED, Reason.TOOL_CLASS_EXCEEDED)
+                work.end_early(Outcome.FAILED, Reason.TOOL_CLASS_EXCEEDED)
 
     async def settle(self, seconds: float) -> bool:
         """Wait until nothing is being done any more; tell whether that came in time."""
@@ -105,7 +111,7 @@ class Handler:
         What did not reach it is stored, and sent or ended after the next start.
         """
         for work in list(self._works.values()):
-            await work.end_early(Outcome.FAILED, Reason.INTERRUPTED)
+            work.end_early(Outcome.FAILED, Reason.INTERRUPTED)
         await self.settle(grace)
         for task in list(self._tasks.values()):
             task.cancel()

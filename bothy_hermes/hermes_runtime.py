@@ -22,13 +22,16 @@ from .defaults import LOGGER_NAME
 from .hermes_turn import ActiveTurn
 from .runtime import (
     BusyMode,
+    Prompt,
     ResolvedCredential,
     RuntimeCapabilities,
+    SessionSwitch,
     TurnEnd,
     TurnEvents,
     TurnRequest,
 )
 from .turn import Fact, Notice
+from .wire_words import SessionMode
 
 _log = logging.getLogger(LOGGER_NAME)
 
@@ -191,6 +194,31 @@ class HermesRuntime:
         for active in list(self._turns.values()):
             if active.request.run_id == run_id:
                 await self._stop(active, self._platform.turn_event(active.request))
+
+    async def steer(self, run_id: UUID, text: str, message_id: UUID) -> bool:
+        """Hand nothing in yet: a text opens the next run."""
+        del run_id, text, message_id
+        return False
+
+    async def answer_prompt(self, prompt: Prompt, answer: str) -> bool:
+        """Nothing waits yet: prompts are refused at once."""
+        del prompt, answer
+        return False
+
+    async def use_session(self, turn: TurnRequest, mode: SessionMode, reference: str | None) -> SessionSwitch:
+        """Leave the thread on the session that Hermes keeps for it."""
+        del turn, mode, reference
+        return SessionSwitch.KEPT
+
+    async def session_parent(self, session_id: str) -> str | None:
+        """Tell no parent yet."""
+        del session_id
+        return None
+
+    async def session_title(self, session_id: str) -> str | None:
+        """Tell no title yet."""
+        del session_id
+        return None
 
     async def _stop(self, active: ActiveTurn, event: Any) -> None:
         """Interrupt a turn, but not before its agent exists.

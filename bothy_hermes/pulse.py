@@ -76,7 +76,7 @@ class Pulse:
 
     async def _beat(self) -> None:
         proof = await self._services.prover.now()
-        await self._handler.judge_turns(proof)
+        self._handler.judge_turns(proof)
         heartbeat = self._build(proof)
         if self._sent is None or heartbeat.state is not self._sent.state:
             _log.info("the adapter is %s", heartbeat.state)

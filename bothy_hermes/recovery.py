@@ -13,7 +13,7 @@ from uuid import UUID
 
 from .defaults import LOGGER_NAME
 from .handler import Handler
-from .run_outbox import finish_call
+from .run_calls import finish_call
 from .services import Services
 from .store import EntryState, InboxEntry
 from .wire import FinishRun, Metrics

@@ -6,6 +6,7 @@ Layer: flows. It fetches and hands over; what the texts look like is `context`'s
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
 from uuid import UUID
 
 from . import context
@@ -17,11 +18,24 @@ from .context import FileText
 from .defaults import LOGGER_NAME
 from .errors import ProblemAnswer
 from .runtime import TurnRequest
-from .wire import RunContext, ServedChannelConfig
+from .wire import RunContext, ServedChannelConfig, ThreadView
 from .wire_events import Invocation
 from .wire_words import RunKind
 
 _log = logging.getLogger(LOGGER_NAME)
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """What a run starts from.
+
+    Attributes:
+        turn: What Hermes is to do.
+        thread: The thread as the context showed it.
+    """
+
+    turn: TurnRequest
+    thread: ThreadView
 
 
 class ContextReader:
@@ -43,7 +57,7 @@ class ContextReader:
         """The server's settings changed: read channel configurations again when they are needed."""
         self._channels.clear()
 
-    async def read(self, invocation: Invocation, token: TokenSource) -> TurnRequest:
+    async def read(self, invocation: Invocation, token: TokenSource) -> Prepared:
         """Fetch everything and build the turn.
 
         Raises:
@@ -59,7 +73,7 @@ class ContextReader:
             files=await self._files(found, token),
             boundary=context.new_boundary(self._clock.random_bytes),
         )
-        return TurnRequest(
+        turn = TurnRequest(
             run_id=run.id,
             # A guest's session is the run's own: fresh by construction, the operator's survives.
             thread_id=run.thread_id if run.kind is RunKind.OPERATOR else run.id,
@@ -70,6 +84,7 @@ class ContextReader:
             user_text=texts.user_text,
             system_part=texts.system_part,
         )
+        return Prepared(turn, found.thread)
 
     async def _channel(self, invocation: Invocation, token: TokenSource) -> ServedChannelConfig | None:
         run = invocation.run

@@ -3,58 +3,44 @@
 Layer: flows. A call is stored before it is sent and removed after it was answered, so that a crash
 repeats it at most; the server takes a repetition for the same call. One `RunOutbox` sends one run's
 calls one after the other; it serves a live run as well as what a run before a restart left behind.
+What the calls are is `run_calls`' subject.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Protocol
+from collections.abc import Awaitable, Sequence
+from typing import Protocol
 from uuid import UUID
 
+from . import run_calls
 from .bothy_api import BothyApi
 from .bothy_credentials import TokenSource
-from .codec import dump, parse
 from .defaults import LOGGER_NAME
 from .errors import ProblemAnswer, RunEnded, WireError
-from .store import EntryState, OutboxCall, Store, StoredCall
-from .wire import CreateMessage, FinishRun
-from .wire_operations import CREATE_MESSAGE, FINISH_RUN
-from .wire_words import Outcome, Reason
+from .run_calls import SIDE_CALLS, Sending
+from .store import Change, EntryState, OutboxCall, Store, StoredCall
+from .wire_operations import AWAIT_RUN_INPUT, FINISH_RUN
 
 _log = logging.getLogger(LOGGER_NAME)
 
 
-class BeforeFinish(Protocol):
-    """What a live run does right before its end is sent."""
+class OutboxEvents(Protocol):
+    """What a live run is told about its calls."""
 
-    def __call__(self) -> Awaitable[None]:
-        """Write what is pending."""
+    def before(self, call: OutboxCall) -> Awaitable[None]:
+        """Called before a wait or the end of the run is sent: write what is pending."""
 
+    def done(self, call: OutboxCall) -> None:
+        """The server has taken a call."""
 
-def message_call(run_id: UUID, message: CreateMessage) -> OutboxCall:
-    """The stored form of a message that must reach the server."""
-    return OutboxCall(
-        key=f"{run_id}:{message.client_msg_id}",
-        run_id=run_id,
-        operation=CREATE_MESSAGE.name,
-        target_id=None,
-        if_match=None,
-        body=dump(message),
-    )
+    def refused(self, call: OutboxCall, word: str) -> None:
+        """The server has refused a call for good."""
 
 
-def finish_call(run_id: UUID, end: FinishRun) -> OutboxCall:
-    """The stored form of a run's end; the first one stored for a run is its end."""
-    return OutboxCall(
-        key=f"{run_id}:{FINISH_RUN.name}",
-        run_id=run_id,
-        operation=FINISH_RUN.name,
-        target_id=None,
-        if_match=None,
-        body=dump(end),
-    )
+BARRIERS = frozenset({AWAIT_RUN_INPUT.name, FINISH_RUN.name})
+"""Calls before which the live box must be up to date."""
 
 
 class RunOutbox:
@@ -66,7 +52,7 @@ class RunOutbox:
         run_id: The run.
         token: The run's token.
         entry_id: The event whose entry is done once the run's end was answered; None for none.
-        before_finish: Called before the run's end is sent.
+        events: The live run, None for what another process left.
     """
 
     def __init__(
@@ -77,26 +63,20 @@ class RunOutbox:
         token: TokenSource,
         *,
         entry_id: UUID | None,
-        before_finish: BeforeFinish | None = None,
+        events: OutboxEvents | None = None,
     ) -> None:
         self._api = api
         self._store = store
         self._run_id = run_id
         self._token = token
         self._entry_id = entry_id
-        self._before_finish = before_finish
+        self._events = events
         self._changed = asyncio.Event()
-        self._refused = 0
-        self.message_ids: dict[str, UUID] = {}
-        """The server's message IDs by `client_msg_id`, as far as this process saw the answers."""
-        self._senders: Mapping[str, Callable[[Mapping[str, Any]], Awaitable[None]]] = {
-            CREATE_MESSAGE.name: self._send_message,
-            FINISH_RUN.name: self._send_finish,
-        }
+        self._lost_messages = 0
 
-    async def put(self, *calls: OutboxCall) -> None:
-        """Store calls (one commit) and have them sent."""
-        await self._store.put_calls(calls)
+    async def put(self, *changes: Change) -> None:
+        """Store calls and what belongs to them (one commit) and have the calls sent."""
+        await self._store.record(*changes)
         self._changed.set()
 
     def poke(self) -> None:
@@ -120,41 +100,35 @@ class RunOutbox:
 
     async def _send(self, stored: StoredCall) -> None:
         call = stored.call
+        if self._events is not None and call.operation in BARRIERS:
+            await self._events.before(call)
+        sending = Sending(self._api, self._store, self._token, self._lost_messages)
         try:
-            await self._senders[call.operation](call.body)
+            changes = await run_calls.send(sending, call)
         except (ProblemAnswer, WireError) as error:
             await self._give_up(stored, error)
-            return
-        await self._store.call_done(stored.sequence, entry=self._entry_after(call))
+        else:
+            await self._settle(stored, changes)
+
+    async def _settle(self, stored: StoredCall, changes: Sequence[Change]) -> None:
+        await self._store.call_done(stored.sequence, entry=self._entry_after(stored.call), also=changes)
+        if self._events is not None:
+            self._events.done(stored.call)
+
+    async def _give_up(self, stored: StoredCall, error: ProblemAnswer | WireError) -> None:
+        """The server refuses the call for good: it is settled with the error, and counted."""
+        call = stored.call
+        word = (error.code or str(error.status)) if isinstance(error, ProblemAnswer) else "malformed"
+        if isinstance(error, RunEnded) or call.operation in SIDE_CALLS:
+            _log.info("run %s: %s was not taken: %s", self._run_id, call.operation, word)
+        else:
+            self._lost_messages += 1
+            _log.error("run %s: %s was refused: %s", self._run_id, call.operation, word)
+        await self._store.call_failed(stored.sequence, word, entry=self._entry_after(call))
+        if self._events is not None:
+            self._events.refused(call, word)
 
     def _entry_after(self, call: OutboxCall) -> tuple[UUID, EntryState] | None:
         if call.operation == FINISH_RUN.name and self._entry_id is not None:
             return self._entry_id, EntryState.DONE
         return None
-
-    async def _give_up(self, stored: StoredCall, error: ProblemAnswer | WireError) -> None:
-        """The server refuses the call for good: it is settled with the error, and counted."""
-        word = (error.code or str(error.status)) if isinstance(error, ProblemAnswer) else "malformed"
-        if not isinstance(error, RunEnded):
-            self._refused += 1
-            _log.error("run %s: %s was refused: %s", self._run_id, stored.call.operation, word)
-        await self._store.call_failed(stored.sequence, word)
-        after = self._entry_after(stored.call)
-        if after is not None:
-            await self._store.move_entry(*after)
-
-    async def _send_message(self, body: Mapping[str, Any]) -> None:
-        message = parse(CreateMessage, body)
-        answer = await self._api.create_message(self._run_id, self._token, message)
-        self.message_ids[message.client_msg_id] = answer.id
-
-    async def _send_finish(self, body: Mapping[str, Any]) -> None:
-        if self._before_finish is not None:
-            await self._before_finish()
-        end = parse(FinishRun, body)
-        if self._refused and end.outcome is Outcome.COMPLETED:
-            # A message of the run never reached its people: that is no completed run.
-            end = FinishRun(
-                outcome=Outcome.FAILED, reason=Reason.ADAPTER_ERROR, metrics=end.metrics, costs=end.costs
-            )
-        await self._api.finish_run(self._run_id, self._token, end)

@@ -16,16 +16,20 @@ from enum import StrEnum
 from .defaults import LOGGER_NAME
 from .errors import IllegalMove, ProblemAnswer, RunEnded, describe
 from .live_box import LiveBox
-from .run_outbox import RunOutbox, finish_call, message_call
+from .run_calls import finish_call, message_call
+from .run_context import Prepared
+from .run_followups import RunFollowups
+from .run_outbox import OutboxEvents, RunOutbox
 from .run_patches import Patcher
+from .run_sessions import RunSession
 from .run_tokens import RunToken
-from .runtime import TurnEnd, TurnOutcome, TurnRequest
+from .runtime import BusyMode, TurnEnd, TurnOutcome, TurnRequest
 from .secret import Secret
 from .services import Services
-from .store import EntryState, InboxEntry
+from .store import Change, EntryState, InboxEntry, OutboxCall
 from .turn_view import TurnView
 from .wire import FinishRun, Metrics, RunView
-from .wire_events import Invocation
+from .wire_events import FollowupEvent, Invocation
 from .wire_words import Outcome, ProblemCode, Reason, RunState, SessionMode
 
 _log = logging.getLogger(LOGGER_NAME)
@@ -61,6 +65,12 @@ TURN_ENDS: Mapping[TurnOutcome, tuple[Outcome, Reason | None]] = {
 }
 """How a run ends after a turn that nobody else ended."""
 
+INTERRUPT_TRIES = 10
+"""How often a turn is interrupted that does not end; each try waits `INTERRUPT_SECONDS`."""
+
+INTERRUPT_SECONDS = 2.0
+"""How long an interrupted turn may take; measured are 0.02 to 2.1 seconds."""
+
 START_REFUSALS = {
     ProblemCode.BILLING_MODE_MISMATCH: Reason.BILLING_MODE_MISMATCH,
     ProblemCode.TOOL_CLASS_EXCEEDED: Reason.TOOL_CLASS_EXCEEDED,
@@ -76,7 +86,17 @@ class End:
     reason: Reason | None
 
 
-class RunWork:
+@dataclass(frozen=True, slots=True)
+class _Live:
+    """What exists once a run is started."""
+
+    view: TurnView
+    patcher: Patcher
+    session: RunSession
+    followups: RunFollowups
+
+
+class RunWork(OutboxEvents):
     """The work on one accepted invocation.
 
     Args:
@@ -97,15 +117,16 @@ class RunWork:
         self.token = RunToken(services.api, self.run_id, token)
         self._stage = Stage.ACCEPTED
         self._decided: End | None = None
-        self._view: TurnView | None = None
-        self._patcher: Patcher | None = None
+        self._live: _Live | None = None
+        self._turn_over = asyncio.Event()
+        self._group: asyncio.TaskGroup | None = None
         self._outbox = RunOutbox(
             services.api,
             services.store,
             self.run_id,
             self.token,
             entry_id=entry.event_id,
-            before_finish=self._before_finish,
+            events=self,
         )
 
     @property
@@ -115,16 +136,15 @@ class RunWork:
 
     async def work(self) -> None:
         """Do all of it; returns when the server has taken the run's end."""
-        async with asyncio.TaskGroup() as group:
-            sending = group.create_task(self._outbox.run(), name=f"bothy-outbox-{self.run_id}")
-            end, view = await self._until_end(group)
-            await self._store_end(end, view)
+        async with asyncio.TaskGroup() as self._group:
+            sending = self._group.create_task(self._outbox.run(), name=f"bothy-outbox-{self.run_id}")
+            await self._store_end(await self._until_end(self._group))
             await sending
-            if self._patcher is not None:
-                self._patcher.stop()
+            if self._live is not None:
+                self._live.patcher.stop()
         self._move(Stage.OVER)
 
-    async def end_early(self, outcome: Outcome, reason: Reason | None) -> None:
+    def end_early(self, outcome: Outcome, reason: Reason | None) -> None:
         """Something other than the turn ends the run: the first to say so decides how.
 
         Interrupts the turn when one runs; the rest of the work follows from there.
@@ -132,23 +152,43 @@ class RunWork:
         if self._decided is not None or self._stage in (Stage.ENDING, Stage.OVER):
             return
         self._decided = End(outcome, reason)
-        if self._stage is Stage.TURN:
-            await self._services.runtime.interrupt(self.run_id)
+        if self._stage is Stage.TURN and self._group is not None:
+            self._group.create_task(self._interrupt(), name=f"bothy-interrupt-{self.run_id}")
 
-    async def _until_end(self, group: asyncio.TaskGroup) -> tuple[End, TurnView | None]:
+    async def followup(self, event: FollowupEvent) -> None:
+        """A person wrote while the run works: into the turn where it is certain to be taken."""
+        steers = self._services.runtime.busy_mode is BusyMode.STEER
+        if self._live is None or self._stage is not Stage.TURN or not steers:
+            return  # the server opens the next run from it
+        text = await self._live.followups.text_of(event.message_id)
+        if text is not None:
+            await self._live.followups.hand_in(event.message_id, text)
+
+    async def before(self, call: OutboxCall) -> None:
+        """Bring the box up to date before a wait or the end."""
+        del call
+        if self._live is not None:
+            await self._live.patcher.flush()
+
+    def done(self, call: OutboxCall) -> None:
+        """The server has taken a call."""
+
+    def refused(self, call: OutboxCall, word: str) -> None:
+        """The server has refused a call for good."""
+
+    async def _until_end(self, group: asyncio.TaskGroup) -> End:
         try:
-            turn = await self._prepare()
-            started = await self._start()
-            return await self._turn(turn, started, group)
+            prepared = await self._prepare()
+            return await self._turn(prepared, await self._start(), group)
         except _Ended as ended:
-            return ended.end, self._view
+            return ended.end
         except RunEnded:
-            return await self._ended_elsewhere(), self._view
+            return await self._ended_elsewhere()
         except Exception as error:  # noqa: BLE001  # whatever broke, the run's people must see an end
             _log.error("run %s: %s", self.run_id, describe(error))
-            return End(Outcome.FAILED, Reason.ADAPTER_ERROR), self._view
+            return End(Outcome.FAILED, Reason.ADAPTER_ERROR)
 
-    async def _prepare(self) -> TurnRequest:
+    async def _prepare(self) -> Prepared:
         self._move(Stage.PREPARING)
         if self.invocation.session_mode not in list(SessionMode):
             raise _Ended(End(Outcome.FAILED, Reason.ADAPTER_ERROR))
@@ -177,13 +217,21 @@ class RunWork:
             return RunEnded(problem.operation, problem.status, problem.code)
         return problem
 
-    async def _turn(
-        self, turn: TurnRequest, started: RunView, group: asyncio.TaskGroup
-    ) -> tuple[End, TurnView | None]:
+    async def _turn(self, prepared: Prepared, started: RunView, group: asyncio.TaskGroup) -> End:
+        live = self._go_live(prepared, started)
+        group.create_task(live.patcher.run(), name=f"bothy-patches-{self.run_id}")
+        await live.session.prepare(prepared.turn)
         self._stop_if_decided()
+        self._move(Stage.TURN)
+        ended = await self._ask_hermes(prepared.turn, live.view)
+        self._turn_over.set()
+        live.view.turn_ended(ended)
+        return self._decided or self._end_of(ended)
+
+    def _go_live(self, prepared: Prepared, started: RunView) -> _Live:
         services = self._services
         box = LiveBox(services.clock.now, lambda: str(services.clock.new_id()))
-        self._patcher = Patcher(
+        patcher = Patcher(
             services.api,
             self.run_id,
             self.token,
@@ -192,12 +240,25 @@ class RunWork:
             interval=self._patch_interval,
             clock=services.clock,
         )
-        group.create_task(self._patcher.run(), name=f"bothy-patches-{self.run_id}")
-        self._view = TurnView(services, self.invocation, box, self._outbox, self._patcher)
-        self._move(Stage.TURN)
-        ended = await self._ask_hermes(turn, self._view)
-        self._view.turn_ended(ended)
-        return self._decided or self._end_of(ended), self._view
+        followups = RunFollowups(services, self.run_id, self.token, self._outbox)
+        session = RunSession(
+            services.runtime, services.store, services.clock, self.invocation, prepared.thread
+        )
+        view = TurnView(services, self.invocation, box, self._outbox, patcher, followups=followups)
+        self._live = _Live(view, patcher, session, followups)
+        return self._live
+
+    async def _interrupt(self) -> None:
+        """Interrupt until the turn is over: a turn that Hermes was just given may not hear the first."""
+        for _ in range(INTERRUPT_TRIES):
+            await self._services.runtime.interrupt(self.run_id)
+            try:
+                async with asyncio.timeout(INTERRUPT_SECONDS):
+                    await self._turn_over.wait()
+            except TimeoutError:
+                continue
+            return
+        _log.error("run %s: Hermes does not end an interrupted turn", self.run_id)
 
     async def _ask_hermes(self, turn: TurnRequest, view: TurnView) -> TurnEnd:
         try:
@@ -211,19 +272,31 @@ class RunWork:
         _log.info("run %s: the turn ended: %s (%s)", self.run_id, ended.outcome, ended.detail or "-")
         return End(outcome, reason)
 
-    async def _store_end(self, end: End, view: TurnView | None) -> None:
+    async def _store_end(self, end: End) -> None:
         self._move(Stage.ENDING)
-        closing = view.closing_message() if view is not None and end.outcome is Outcome.COMPLETED else None
-        calls = [message_call(self.run_id, closing)] if closing is not None else []
+        changes = [] if self._live is None else await self._closing_changes(self._live, end)
+        view = None if self._live is None else self._live.view
         finish = FinishRun(
             outcome=end.outcome,
             reason=end.reason,
             metrics=view.metrics() if view is not None else Metrics(),
             costs=view.costs() if view is not None else None,
         )
-        calls.append(finish_call(self.run_id, finish))
-        await self._services.store.move_entry(self._entry.event_id, EntryState.FINISHING, calls)
+        changes.append(finish_call(self.run_id, finish))
+        await self._services.store.move_entry(self._entry.event_id, EntryState.FINISHING, changes)
         self._outbox.poke()
+
+    async def _closing_changes(self, live: _Live, end: End) -> list[Change]:
+        """What the run owes before its end: a last word, reports, the title."""
+        completed = end.outcome is Outcome.COMPLETED
+        last_word = live.view.closing_message() if completed else None
+        changes: list[Change] = [message_call(self.run_id, last_word)] if last_word is not None else []
+        changes += live.followups.closing_changes()
+        try:
+            changes += await live.session.closing_changes(live.view.session_id, completed=completed)
+        except Exception as error:  # noqa: BLE001  # a report that cannot be made must not cost the end
+            _log.error("run %s: its session is not reported: %s", self.run_id, describe(error))
+        return changes
 
     async def _ended_elsewhere(self) -> End:
         """The server ended the run before the event that says so came: end it the same way."""
@@ -233,10 +306,6 @@ class RunWork:
         if state is RunState.FAILED or not state.ended:
             return End(Outcome.FAILED, Reason.ADAPTER_ERROR)
         return End(Outcome(state.value), None)
-
-    async def _before_finish(self) -> None:
-        if self._patcher is not None:
-            await self._patcher.flush()
 
     def _patch_interval(self) -> float:
         server = self._services.limits().run_update_min_interval_ms / 1000

@@ -15,7 +15,7 @@ from enum import StrEnum
 from typing import Protocol
 from uuid import UUID
 
-from .wire_words import KeyType
+from .wire_words import KeyType, SessionMode
 
 
 class BusyMode(StrEnum):
@@ -166,6 +166,28 @@ class Prompt:
     command: str | None = field(repr=False, default=None)
 
 
+class PromptEnd(StrEnum):
+    """Why Hermes stopped waiting by itself."""
+
+    EXPIRED = "expired"
+    """Nobody answered in Hermes' time."""
+    CANCELLED = "cancelled"
+    """The turn was interrupted, or Hermes has given the prompt up."""
+
+
+class SessionSwitch(StrEnum):
+    """What became of the wish for a session."""
+
+    KEPT = "kept"
+    """The thread goes on with the session it has (or has none yet, and the next turn makes one)."""
+    NEW = "new"
+    """A new Hermes session serves the thread."""
+    BOUND = "bound"
+    """The thread goes on with the named session."""
+    MISSING = "missing"
+    """The named session is not one of this agent's on this platform; a new one serves the thread."""
+
+
 @dataclass(frozen=True, slots=True)
 class RuntimeCapabilities:
     """What a runtime can show and take, as the heartbeat reports it."""
@@ -205,8 +227,20 @@ class TurnEvents(Protocol):
     def on_notice(self, kind: str) -> None:
         """Hermes posted something that is no answer; it was dropped. `kind` is a fixed word."""
 
+    async def on_card(self, prompt: Prompt) -> UUID:
+        """Hermes waits for a person; returns the card's `client_msg_id`.
+
+        The prompt is answered by `Runtime.answer_prompt`, now or while this call has not returned yet.
+        """
+
+    def on_prompt_over(self, prompt: Prompt, end: PromptEnd) -> None:
+        """Hermes waits no longer for a prompt that was not answered through `answer_prompt`."""
+
     def on_prompt(self, title: str) -> None:
-        """Hermes asked for something that nobody can answer yet; shown as a step that failed."""
+        """Hermes asked for something that nobody can be asked; shown as a step that failed."""
+
+    def on_text_seen(self, message_id: UUID) -> None:
+        """A text that `Runtime.steer` handed in is part of a request to the model."""
 
     def on_usage(self, usage: Usage) -> None:
         """One model request of this turn was paid."""
@@ -247,4 +281,43 @@ class Runtime(Protocol):
         """
 
     async def interrupt(self, run_id: UUID) -> None:
-        """Interrupt a run's turn; `start_turn` returns soon after. Does nothing when none runs."""
+        """Interrupt a run's turn; `start_turn` returns soon after. Does nothing when none runs.
+
+        Every prompt that the turn waits on is released.
+        """
+
+    async def steer(self, run_id: UUID, text: str, message_id: UUID) -> bool:
+        """Hand a person's text into a run's turn.
+
+        Returns:
+            Whether Hermes took it. False when no turn runs, when the turn's last reply was given and
+            a text would become a turn that no run covers, or when the busy mode hands nothing in.
+        """
+
+    async def answer_prompt(self, prompt: Prompt, answer: str) -> bool:
+        """Resolve what Hermes waits for.
+
+        Args:
+            prompt: The prompt, by its kind and Hermes' own ID alone.
+            answer: A clarify's answer in full (`""` is no answer), or the word of a choice (`once`,
+                `session`, `always`, `deny`; for a confirmation `once`, `always`, `cancel`).
+
+        Returns:
+            Whether this call resolved it; False when nothing waits under that ID any more.
+        """
+
+    async def use_session(self, turn: TurnRequest, mode: SessionMode, reference: str | None) -> SessionSwitch:
+        """Have the next turn of the request's thread run on the wanted session.
+
+        Args:
+            turn: The turn about to start.
+            mode: `new`: a session without history. `resume`: the referenced one, the thread's own
+                without a reference. `bind`: the referenced one.
+            reference: Hermes' ID of a session, never a title.
+        """
+
+    async def session_parent(self, session_id: str) -> str | None:
+        """The session out of which a session grew (a compression), None when it did not."""
+
+    async def session_title(self, session_id: str) -> str | None:
+        """The title that the model gave a session; None without one, or while it has a derived one."""

@@ -14,9 +14,11 @@ from uuid import UUID
 from .defaults import LOGGER_NAME
 from .live_box import LiveBox
 from .message_split import split_message
-from .run_outbox import RunOutbox, message_call
+from .run_calls import message_call
+from .run_followups import RunFollowups
+from .run_outbox import RunOutbox
 from .run_patches import Patcher
-from .runtime import ToolEnd, TurnEnd, TurnEvents, TurnOutcome, Usage
+from .runtime import Prompt, PromptEnd, ToolEnd, TurnEnd, TurnEvents, TurnOutcome, Usage
 from .services import Services
 from .wire import Cost, CreateMessage, Metrics, Part
 from .wire_events import Invocation
@@ -57,6 +59,7 @@ class TurnView(TurnEvents):
         box: The live box.
         outbox: Where messages go.
         patcher: Told when the box changed.
+        followups: Told which texts the model was shown.
     """
 
     def __init__(
@@ -66,6 +69,8 @@ class TurnView(TurnEvents):
         box: LiveBox,
         outbox: RunOutbox,
         patcher: Patcher,
+        *,
+        followups: RunFollowups,
     ) -> None:
         self._services = services
         self._run_id = invocation.run.id
@@ -73,6 +78,7 @@ class TurnView(TurnEvents):
         self._box = box
         self._outbox = outbox
         self._patcher = patcher
+        self._followups = followups
         self._started_at = services.clock.monotonic()
         self._answered = False
         self._requests = 0
@@ -126,6 +132,18 @@ class TurnView(TurnEvents):
         """Shown as a step that nobody could answer."""
         self._box.prompt(title)
         self._patcher.poke()
+
+    async def on_card(self, prompt: Prompt) -> UUID:
+        """A prompt that a person is to answer."""
+        self.on_prompt(prompt.title or prompt.kind)
+        return self._services.clock.new_id()
+
+    def on_prompt_over(self, prompt: Prompt, end: PromptEnd) -> None:
+        """A prompt that ended by itself."""
+
+    def on_text_seen(self, message_id: UUID) -> None:
+        """A text of a person is absorbed."""
+        self._followups.seen(message_id)
 
     def on_usage(self, usage: Usage) -> None:
         """Summed by provider, model and currency."""

@@ -7,7 +7,8 @@ import pytest
 
 from bothy_hermes.codec import parse
 from bothy_hermes.errors import ProblemAnswer, RunEnded
-from bothy_hermes.run_outbox import RunOutbox, finish_call, message_call
+from bothy_hermes.run_calls import finish_call, message_call
+from bothy_hermes.run_outbox import RunOutbox
 from bothy_hermes.store import EntryState, InboxEntry, Store
 from bothy_hermes.wire import CreateMessage, FinishRun, Metrics
 from tests.fakes.clock import FakeClock
@@ -150,24 +151,43 @@ def test_a_refused_end_leaves_nothing_behind(tmp_path, refusal):
     assert state is EntryState.DONE
 
 
-def test_what_is_pending_is_written_before_the_end(tmp_path):
-    order = []
+class Watcher:
+    """A live run that writes down what it is told."""
 
-    async def before_finish():
-        order.append("flush")
+    def __init__(self):
+        self.told = []
+
+    async def before(self, call):
+        self.told.append(("before", call.operation))
+
+    def done(self, call):
+        self.told.append(("done", call.operation))
+
+    def refused(self, call, word):
+        self.told.append((word, call.operation))
+
+
+def test_what_is_pending_is_written_before_the_end(tmp_path):
+    """A live run hears of each call, and of the end before it is sent."""
+    watcher = Watcher()
 
     async def scenario():
         server = Server()
+        server.refusals = {"m2": ProblemAnswer("createMessage", 413, "content_too_long")}
         store = await opened(tmp_path)
-        outbox = RunOutbox(server, store, RUN, None, entry_id=EVENT, before_finish=before_finish)
-        await outbox.put(message_call(RUN, message("one")), finish_call(RUN, finished()))
+        outbox = RunOutbox(server, store, RUN, None, entry_id=EVENT, events=watcher)
+        await outbox.put(message_call(RUN, message("one")), message_call(RUN, message("two", "m2")))
+        await outbox.put(finish_call(RUN, finished()))
         await asyncio.wait_for(outbox.run(), 5)
         await store.close()
-        return server.taken
 
-    taken = asyncio.run(scenario())
-    assert order == ["flush"]
-    assert [call[0] for call in taken] == ["message", "finish"]
+    asyncio.run(scenario())
+    assert watcher.told == [
+        ("done", "createMessage"),
+        ("content_too_long", "createMessage"),
+        ("before", "finishRun"),
+        ("done", "finishRun"),
+    ]
 
 
 def test_a_crash_before_the_answer_sends_the_call_again(tmp_path):

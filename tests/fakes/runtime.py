@@ -10,6 +10,7 @@ from bothy_hermes.runtime import (
     BusyMode,
     ResolvedCredential,
     RuntimeCapabilities,
+    SessionSwitch,
     TurnEnd,
     TurnEvents,
     TurnOutcome,
@@ -43,6 +44,12 @@ class FakeRuntime:
         self.busy_mode: BusyMode | None = BusyMode.QUEUE
         self.capabilities = ALL_CAPABILITIES
         self.questions = 0
+        self.on_steer: Callable[[UUID, str, UUID], Awaitable[bool]] | None = None
+        self.waiting: dict[str, asyncio.Future[str]] = {}
+        self.sessions_wanted: list[tuple[str, str | None]] = []
+        self.switch = SessionSwitch.KEPT
+        self.parents: dict[str, str] = {}
+        self.titles: dict[str, str] = {}
         self._running: dict[UUID, asyncio.Task[TurnEnd | None]] = {}
 
     async def resolved_credential(self) -> ResolvedCredential:
@@ -73,3 +80,25 @@ class FakeRuntime:
         if task is not None:
             task.cancel()
             await asyncio.sleep(0)
+
+    async def steer(self, run_id: UUID, text: str, message_id: UUID) -> bool:
+        if self.on_steer is None or run_id not in self._running:
+            return False
+        return await self.on_steer(run_id, text, message_id)
+
+    async def answer_prompt(self, prompt, answer: str) -> bool:
+        waiting = self.waiting.pop(prompt.hermes_id, None)
+        if waiting is None or waiting.done():
+            return False
+        waiting.set_result(answer)
+        return True
+
+    async def use_session(self, turn: TurnRequest, mode, reference: str | None) -> SessionSwitch:
+        self.sessions_wanted.append((str(mode), reference))
+        return self.switch
+
+    async def session_parent(self, session_id: str) -> str | None:
+        return self.parents.get(session_id)
+
+    async def session_title(self, session_id: str) -> str | None:
+        return self.titles.get(session_id)

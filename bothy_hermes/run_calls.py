@@ -1,0 +1,259 @@
+"""The calls that a run may still owe the server: how each is stored, and how it is made.
+
+Layer: flows. One table from operation to sender. A stored call holds everything that its request needs
+but for what only the server can tell (the message that became of a card); that is looked up in the
+state file when the call is made, so that a call survives the process that stored it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from uuid import UUID
+
+from .bothy_api import BothyApi
+from .bothy_credentials import TokenSource
+from .codec import dump, parse
+from .errors import ProblemAnswer
+from .store import Change, OpenCard, OutboxCall, Store
+from .wire import (
+    AwaitRunInput,
+    CloseCard,
+    CreateMessage,
+    FinishRun,
+    Followup,
+    InteractionResponse,
+    ReportAgentSession,
+    SetThreadTitle,
+)
+from .wire_operations import (
+    AWAIT_RUN_INPUT,
+    CLOSE_CARD,
+    CREATE_MESSAGE,
+    FINISH_RUN,
+    REPORT_AGENT_SESSION,
+    REPORT_FOLLOWUP,
+    RESPOND_TO_INTERACTION,
+    SET_THREAD_TITLE,
+)
+from .wire_words import CloseReason, FollowupState, MessageKind, Outcome, ProblemCode, Reason
+
+CARD_KEY = "card_id"
+"""The member of a stored call's body that names the card whose message only the server can name."""
+
+SIDE_CALLS = frozenset(
+    {
+        REPORT_AGENT_SESSION.name,
+        SET_THREAD_TITLE.name,
+        REPORT_FOLLOWUP.name,
+        RESPOND_TO_INTERACTION.name,
+        CLOSE_CARD.name,
+        AWAIT_RUN_INPUT.name,
+    }
+)
+"""Calls whose refusal is no loss of what was said: the run goes on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sending:
+    """What a sender works with.
+
+    Attributes:
+        api: The server.
+        store: Where cards are looked up.
+        token: The run's token.
+        lost_messages: How many messages of the run the server has refused for good.
+    """
+
+    api: BothyApi
+    store: Store
+    token: TokenSource
+    lost_messages: int
+
+
+Sender = Callable[[Sending, OutboxCall], Awaitable[Sequence[Change]]]
+"""Makes a call; returns what is to be written in the commit that removes it."""
+
+
+def message_call(run_id: UUID, message: CreateMessage) -> OutboxCall:
+    """A message that must reach the server."""
+    return OutboxCall(
+        key=f"{run_id}:{message.client_msg_id}",
+        run_id=run_id,
+        operation=CREATE_MESSAGE.name,
+        body=dump(message),
+    )
+
+
+def finish_call(run_id: UUID, end: FinishRun) -> OutboxCall:
+    """A run's end; the first one stored for a run is its end."""
+    return OutboxCall(
+        key=f"{run_id}:{FINISH_RUN.name}", run_id=run_id, operation=FINISH_RUN.name, body=dump(end)
+    )
+
+
+def await_call(run_id: UUID, card_id: str, status_line: str | None) -> OutboxCall:
+    """The wait on a card that was stored before."""
+    return OutboxCall(
+        key=f"{run_id}:{AWAIT_RUN_INPUT.name}:{card_id}",
+        run_id=run_id,
+        operation=AWAIT_RUN_INPUT.name,
+        body={CARD_KEY: card_id, "status_line": status_line},
+    )
+
+
+def close_call(run_id: UUID, message_id: UUID, reason: CloseReason) -> OutboxCall:
+    """The closing of a card that the run does not wait on."""
+    return OutboxCall(
+        key=f"{run_id}:{CLOSE_CARD.name}:{message_id}",
+        run_id=run_id,
+        operation=CLOSE_CARD.name,
+        target_id=message_id,
+        body=dump(CloseCard(reason=reason)),
+    )
+
+
+def followup_call(run_id: UUID, message_id: UUID, state: FollowupState) -> OutboxCall:
+    """How far a follow-up came."""
+    return OutboxCall(
+        key=f"{run_id}:{REPORT_FOLLOWUP.name}:{message_id}:{state}",
+        run_id=run_id,
+        operation=REPORT_FOLLOWUP.name,
+        target_id=message_id,
+        body=dump(Followup(state=state)),
+    )
+
+
+def response_call(run_id: UUID, interaction_id: UUID, response: InteractionResponse) -> OutboxCall:
+    """The answer to an interaction; the first one stored is the answer."""
+    return OutboxCall(
+        key=f"{run_id}:{RESPOND_TO_INTERACTION.name}:{interaction_id}",
+        run_id=run_id,
+        operation=RESPOND_TO_INTERACTION.name,
+        target_id=interaction_id,
+        body=dump(response),
+    )
+
+
+def session_call(run_id: UUID, thread_id: UUID, version: int, report: ReportAgentSession) -> OutboxCall:
+    """The report of the session that a run's turn used."""
+    return OutboxCall(
+        key=f"{run_id}:{REPORT_AGENT_SESSION.name}",
+        run_id=run_id,
+        operation=REPORT_AGENT_SESSION.name,
+        target_id=thread_id,
+        if_match=version,
+        body=dump(report),
+    )
+
+
+def title_call(run_id: UUID, thread_id: UUID, version: int, title: str) -> OutboxCall:
+    """The title that a run's conversation got."""
+    return OutboxCall(
+        key=f"{run_id}:{SET_THREAD_TITLE.name}",
+        run_id=run_id,
+        operation=SET_THREAD_TITLE.name,
+        target_id=thread_id,
+        if_match=version,
+        body=dump(SetThreadTitle(title=title)),
+    )
+
+
+async def send(sending: Sending, call: OutboxCall) -> Sequence[Change]:
+    """Make a stored call.
+
+    Raises:
+        ProblemAnswer: The server refuses it.
+        WireError: The stored body is none of this version's.
+    """
+    return await _SENDERS[call.operation](sending, call)
+
+
+async def _send_message(sending: Sending, call: OutboxCall) -> Sequence[Change]:
+    message = parse(CreateMessage, call.body)
+    card = await sending.store.card(message.client_msg_id) if message.kind is MessageKind.CARD else None
+    if message.kind is MessageKind.CARD and card is None:
+        return ()  # withdrawn before it was sent: nobody waits behind it
+    answer = await sending.api.create_message(call.run_id, sending.token, message)
+    if card is None:
+        return ()
+    components = {component.custom_id: component.id for component in answer.components}
+    if await sending.store.card(card.card_id) is None:
+        return (close_call(call.run_id, answer.id, CloseReason.EXPIRED),)
+    return (replace(card, message_id=answer.id, components=components),)
+
+
+async def _send_await(sending: Sending, call: OutboxCall) -> Sequence[Change]:
+    card = await _card(sending, call)
+    if card is None or card.message_id is None:
+        return ()  # withdrawn, or refused: there is nothing to wait on
+    body = AwaitRunInput(message_id=card.message_id, status_line=call.body.get("status_line"))
+    await sending.api.await_run_input(call.run_id, sending.token, body)
+    return ()
+
+
+async def _card(sending: Sending, call: OutboxCall) -> OpenCard | None:
+    return await sending.store.card(str(call.body.get(CARD_KEY)))
+
+
+async def _send_close(sending: Sending, call: OutboxCall) -> Sequence[Change]:
+    body = parse(CloseCard, call.body)
+    await sending.api.close_card(_target(call), sending.token, body)
+    return ()
+
+
+async def _send_followup(sending: Sending, call: OutboxCall) -> Sequence[Change]:
+    body = parse(Followup, call.body)
+    await sending.api.report_followup(call.run_id, _target(call), sending.token, body)
+    return ()
+
+
+async def _send_response(sending: Sending, call: OutboxCall) -> Sequence[Change]:
+    body = parse(InteractionResponse, call.body)
+    await sending.api.respond_to_interaction(_target(call), sending.token, body)
+    return ()
+
+
+async def _send_session(sending: Sending, call: OutboxCall) -> Sequence[Change]:
+    body = parse(ReportAgentSession, call.body)
+    await sending.api.report_agent_session(_target(call), sending.token, call.if_match or 0, body)
+    return ()
+
+
+async def _send_title(sending: Sending, call: OutboxCall) -> Sequence[Change]:
+    body = parse(SetThreadTitle, call.body)
+    await sending.api.set_thread_title(_target(call), sending.token, call.if_match or 0, body)
+    return ()
+
+
+async def _send_finish(sending: Sending, call: OutboxCall) -> Sequence[Change]:
+    end = parse(FinishRun, call.body)
+    if sending.lost_messages and end.outcome is Outcome.COMPLETED:
+        # A message of the run never reached its people: that is no completed run.
+        end = replace(end, outcome=Outcome.FAILED, reason=Reason.ADAPTER_ERROR)
+    try:
+        await sending.api.finish_run(call.run_id, sending.token, end)
+    except ProblemAnswer as problem:
+        if problem.code != ProblemCode.CARD_OPEN:
+            raise
+        # A card of a process that is gone: nobody can answer it, and the end of the run closes it.
+        lost = replace(end, outcome=Outcome.FAILED, reason=Reason.ADAPTER_RESTARTED)
+        await sending.api.finish_run(call.run_id, sending.token, lost)
+    return ()
+
+
+def _target(call: OutboxCall) -> UUID:
+    assert call.target_id is not None  # every call with a target is stored with it
+    return call.target_id
+
+
+_SENDERS: Mapping[str, Sender] = {
+    CREATE_MESSAGE.name: _send_message,
+    AWAIT_RUN_INPUT.name: _send_await,
+    CLOSE_CARD.name: _send_close,
+    REPORT_FOLLOWUP.name: _send_followup,
+    RESPOND_TO_INTERACTION.name: _send_response,
+    REPORT_AGENT_SESSION.name: _send_session,
+    SET_THREAD_TITLE.name: _send_title,
+    FINISH_RUN.name: _send_finish,
+}
