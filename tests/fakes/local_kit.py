@@ -106,7 +106,9 @@ class Rig:
         self._open()
 
     def _open(self):
-        self.instance = Instance(LocalStore(self.directory), self.clock.clock, self.options)
+        store = LocalStore(self.directory)
+        store._database.execute("PRAGMA synchronous = OFF")  # no test that uses this is about the disk
+        self.instance = Instance(store, self.clock.clock, self.options)
         self.side = AgentSide(self.instance, lambda: BASE, ack_grace=0)
         self.links = {}
         self.ada, self.ben = self.instance.people()[:2]
