@@ -32,7 +32,7 @@ protocol. Bodies and answers are the types of `local_people_wire`; docs/people-a
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -68,22 +68,20 @@ from .wire_words import ProblemCode, ScanStatus
 
 BASE = "/people/v1"
 
+NO_ID = UUID(int=0)
+"""Stands for the thing of a call that names none."""
+
 EVENT_STREAM = {"Content-Type": "text/event-stream; charset=utf-8"}
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One call on its way: who makes it, on which thing, with what."""
+    """One call on its way: who makes it, on which thing (the ID in the path), with what."""
 
     person: Person
-    ids: Mapping[str, UUID]
+    id: UUID
     body: Any
     request: Request
-
-    @property
-    def id(self) -> UUID:
-        """The one thing that the path names."""
-        return self.ids["id"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,21 +102,15 @@ class Route:
     body: type[Any] | None = None
     status: int = 200
 
-    def match(self, method: str, path: str) -> Mapping[str, UUID] | None:
-        """The IDs in a path when it is this route's, else None."""
-        wanted, found = self.path.split("/"), path.split("/")
-        if method != self.method or len(wanted) != len(found):
+    def match(self, method: str, path: str) -> UUID | None:
+        """The ID in a path when it is this route's (`NO_ID` for a path without one), else None."""
+        before, named, after = self.path.partition("{id}")
+        if method != self.method or not path.startswith(before) or not path.endswith(after):
             return None
-        ids: dict[str, UUID] = {}
-        for name, word in zip(wanted, found, strict=True):
-            if name == "{id}":
-                value = _uuid(word)
-                if value is None:
-                    return None
-                ids["id"] = value
-            elif name != word:
-                return None
-        return ids
+        word = path[len(before) : len(path) - len(after)]
+        if not named:
+            return None if word else NO_ID
+        return _uuid(word)
 
 
 @wire_type()
@@ -164,10 +156,10 @@ class PeopleSide:
         if f"{path}/".startswith("/admin/") and person.role is not Role.OWNER:
             raise Refused(403, ProblemCode.FORBIDDEN, "only an owner may do that")
         for route in ROUTES:
-            ids = route.match(request.method, path)
-            if ids is not None:
+            thing = route.match(request.method, path)
+            if thing is not None:
                 body = parse(route.body, request.json()) if route.body is not None else None
-                found = route.run(self, Call(person, ids, body, request))
+                found = route.run(self, Call(person, thing, body, request))
                 return _safe(found if isinstance(found, Response) else json_response(route.status, found))
         raise Refused(404, ProblemCode.NOT_FOUND, "there is no such call")
 
@@ -254,9 +246,7 @@ def _admin(side: PeopleSide, _call: Call) -> Any:
 
 def _add_person(side: PeopleSide, call: Call) -> Any:
     body: NewPerson = call.body
-    made = side.instance.add_person(
-        body.name, body.role, approve_actions=body.approve_actions, run_kinds=()
-    )
+    made = side.instance.add_person(body.name, body.role, approve_actions=body.approve_actions, run_kinds=())
     return LoginView(person=side.views.person(made), token=made.token.reveal())
 
 

@@ -36,8 +36,8 @@ from .wire_words import MessageKind
 PAGE_MESSAGES = 200
 """Messages of one answer: several screens, and the page asks for more when somebody scrolls up."""
 
-PAGE_BYTES = 2_097_152
-"""Bytes of text of one answer, beyond which it holds fewer messages (but at least one)."""
+PAGE_CHARS = 1_048_576
+"""Characters of text in one answer, beyond which it holds fewer messages (but at least one)."""
 
 
 class Views:
@@ -122,7 +122,7 @@ class Views:
         """
         position = self._instance.changes.latest
         thread = self._instance.thread(thread_id)
-        shown, earlier = _stretch(self._instance.messages(thread_id), before)
+        shown, earlier = stretch(self._instance.messages(thread_id), before)
         return ThreadPage(
             thread=self.thread(thread),
             messages=tuple(self.message(one) for one in shown),
@@ -199,10 +199,18 @@ class Views:
         )
 
 
-def _stretch(messages: Sequence[Message], before: UUID | None) -> tuple[tuple[Message, ...], bool]:
-    """The last messages, or the last before one; and whether more come before them."""
+def stretch(messages: Sequence[Message], before: UUID | None) -> tuple[tuple[Message, ...], bool]:
+    """Cut a page out of a thread.
+
+    Args:
+        messages: All of the thread, oldest first.
+        before: Where the page ends, exclusively; at the newest message when it is None or unknown.
+
+    Returns:
+        The page, oldest first, and whether more comes before it.
+    """
     end = next((index for index, one in enumerate(messages) if one.id == before), len(messages))
-    first, room = end, PAGE_BYTES
+    first, room = end, PAGE_CHARS
     while first > max(0, end - PAGE_MESSAGES):
         room -= len(messages[first - 1].content)
         if room < 0 and first < end:
