@@ -1,0 +1,89 @@
+"""The one source of time, waiting, chance and IDs."""
+
+import asyncio
+import uuid
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from bothy_hermes.clock import Clock, system_clock
+from tests.fakes.clock import START, FakeClock
+
+
+def fixed(now=START, byte=0xFF):
+    """A clock whose chance is always the same byte."""
+    return Clock(
+        now=lambda: now,
+        monotonic=lambda: 0.0,
+        sleep=asyncio.sleep,
+        uniform=lambda low, _high: low,
+        random_bytes=lambda count: bytes([byte]) * count,
+    )
+
+
+@pytest.mark.parametrize("byte", [0x00, 0x55, 0xFF])
+def test_a_new_id_is_a_random_uuid(byte):
+    """Version and variant are set whatever the random bytes are, and the rest is those bytes."""
+    made = fixed(byte=byte).new_id()
+    assert (made.version, made.variant) == (4, uuid.RFC_4122)
+    assert made.bytes[:6] == bytes([byte]) * 6
+
+
+@pytest.mark.parametrize("byte", [0x00, 0xFF])
+def test_an_ordered_id_begins_with_its_time(byte):
+    """Version 7: 48 bits of milliseconds, as RFC 9562 lays them out."""
+    made = fixed(datetime(2022, 2, 22, 19, 22, 22, tzinfo=UTC), byte).new_ordered_id()
+    assert made.hex[:12] == "017f22e279b0"
+    assert (made.hex[12], made.variant) == ("7", uuid.RFC_4122)
+
+
+def test_ordered_ids_sort_by_their_time():
+    """A later millisecond is a larger ID, whatever chance says."""
+    earlier = fixed(START, 0xFF).new_ordered_id()
+    later = fixed(START + timedelta(milliseconds=1), 0x00).new_ordered_id()
+    assert str(earlier) < str(later)
+
+
+def test_the_system_clock_tells_the_time():
+    """Aware, in UTC, going forwards, with real chance."""
+    clock = system_clock()
+    assert clock.now().utcoffset() == timedelta(0)
+    assert abs((clock.now() - datetime.now(UTC)).total_seconds()) < 5
+    assert clock.monotonic() <= clock.monotonic()
+    assert len(clock.random_bytes(16)) == 16
+    assert clock.random_bytes(16) != clock.random_bytes(16)
+    assert all(2.0 <= clock.uniform(2.0, 3.0) <= 3.0 for _ in range(100))
+    assert clock.new_id() != clock.new_id()
+
+
+def test_a_sleep_of_the_system_clock_can_be_cancelled():
+    """A wait ends with its task."""
+
+    async def main():
+        sleeping = asyncio.ensure_future(system_clock().sleep(3600))
+        await asyncio.sleep(0)
+        sleeping.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await sleeping
+
+    asyncio.run(main())
+
+
+def test_the_fake_clock_wakes_sleepers_at_their_moment():
+    """Each sleeper sees the time at which it was to wake, in order."""
+    fake = FakeClock()
+    woken = []
+
+    async def sleeper(seconds):
+        await fake.clock.sleep(seconds)
+        woken.append((seconds, fake.clock.monotonic(), fake.clock.now() - START))
+
+    async def main():
+        tasks = [asyncio.create_task(sleeper(seconds)) for seconds in (3, 1, 2)]
+        await fake.advance(2.5)
+        assert [one[0] for one in woken] == [1, 2]
+        await fake.advance(0.5)
+        await asyncio.gather(*tasks)
+
+    asyncio.run(main())
+    assert woken == [(n, float(n), timedelta(seconds=n)) for n in (1, 2, 3)]
