@@ -19,6 +19,7 @@ from datetime import datetime
 
 from .box_diff import BoxContent, diff
 from .plain_text import one_line, repair
+from .redaction import redact
 from .runtime import ToolEnd
 from .wire import Step
 from .wire_words import (
@@ -131,7 +132,7 @@ class LiveBox:
         """A tool started, with a sentence about it; None or nothing readable clears a sentence."""
         if self._ended:
             return
-        title = one_line(text, MAX_STEP_TITLE_CHARS) if text else ""
+        title = _title(text)
         if title:
             self._open(title)
         else:
@@ -144,7 +145,7 @@ class LiveBox:
         """
         if self._ended:
             return
-        title = one_line(end.title, MAX_STEP_TITLE_CHARS) if end.title else ""
+        title = _title(end.title)
         state = StepState.FAILED if end.failed else StepState.COMPLETED
         step = self._ended_step(title)
         if step is not None:
@@ -176,7 +177,7 @@ class LiveBox:
 
     def prompt(self, title: str) -> None:
         """Hermes asked for something that nobody can answer: a step that failed."""
-        line = one_line(title, MAX_STEP_TITLE_CHARS)
+        line = _title(title)
         if line and not self._ended:
             self._add(_Open(self._new_step_id(), line, self._moment()), StepState.FAILED)
 
@@ -290,6 +291,11 @@ class LiveBox:
     def _moment(self) -> datetime:
         moment = self._now()
         return moment.replace(microsecond=moment.microsecond // MILLISECOND * MILLISECOND)
+
+
+def _title(text: str | None) -> str:
+    """A sentence of Hermes as a step's title: it may name a command, and everybody reads it."""
+    return one_line(redact(text), MAX_STEP_TITLE_CHARS) if text else ""
 
 
 def _titled(steps: Iterable[_Open], title: str) -> _Open | None:

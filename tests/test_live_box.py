@@ -71,7 +71,7 @@ def test_a_sentence_opens_a_step_and_its_clearing_closes_it():
     assert box.content.steps[0].finished_at is not None
 
 
-def test_parallel_tools_are_steps_of_their_own():
+def test_decision_7_a_later_sentence_ends_no_earlier_tool():
     """A second sentence does not end the first tool, and the line falls back to what still runs."""
     box = new_box()
     box.status("is reading")
@@ -86,7 +86,7 @@ def test_parallel_tools_are_steps_of_their_own():
     assert box.content.status_line == "is reading"
 
 
-def test_clearings_close_first_in_first_out():
+def test_decision_7_clearings_close_first_in_first_out():
     """A cleared sentence does not say whose it was: the tool that started first is taken."""
     box = new_box()
     box.status("a")
@@ -96,7 +96,7 @@ def test_clearings_close_first_in_first_out():
     assert states(box) == [("a", COMPLETED), ("b", RUNNING)]
 
 
-def test_a_result_closes_its_own_step_and_says_whether_it_failed():
+def test_decision_7_a_result_closes_its_own_step_and_says_whether_it_failed():
     """The second of two tools fails first; the first one runs on."""
     box = new_box()
     box.status("a")
@@ -300,7 +300,7 @@ def test_what_the_run_waits_for_goes_before_everything():
 
 
 @pytest.mark.parametrize(("failed", "state"), [(False, COMPLETED), (True, FAILED)])
-def test_the_end_takes_what_is_still_running_along(failed, state):
+def test_decision_7_the_end_takes_what_is_still_running_along(failed, state):
     """No step runs on after its run, and the line goes."""
     box = new_box()
     box.status("a")
@@ -379,6 +379,18 @@ def test_hostile_sentences_make_one_short_visible_line():
     assert line.endswith("é\u0301…")
     assert len(line) <= MAX_STATUS_CHARS
     dump_json(dump(document(box)))
+
+
+def test_a_secret_in_a_sentence_is_not_shown():
+    """A step that names a command shows it without the token in it, and is still found by its result."""
+    box = new_box()
+    box.status("is running API_TOKEN=abc ls")
+
+    assert box.content.status_line == "is running API_TOKEN=[redacted] ls"
+
+    box.tool_end(done("is running API_TOKEN=abc ls", failed=True))
+
+    assert states(box) == [("is running API_TOKEN=[redacted] ls", FAILED)]
 
 
 def test_times_are_whole_milliseconds():
