@@ -67,11 +67,3 @@ def test_a_long_answer_comes_in_parts_and_nothing_is_lost(world):
     assert [part["last"] for part in parts] == [False, False, True]
     assert all(len(text.encode()) <= 262_144 for text in said.texts("answer"))
     assert abs(len(said.answer) - 600_000) < 100
-
-
-def test_the_thread_gets_a_title(world):
-    """The title that Hermes made is the thread's."""
-    said = world.say("repeat the garden needs water")
-    thread = world.person().thread(said.thread_id)["thread"]
-    assert thread["title_source"] == "auto"
-    assert thread["title"]
