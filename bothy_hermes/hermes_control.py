@@ -11,9 +11,6 @@ from typing import Any
 
 from . import hermes_versions
 
-CONTROL_SENDER = "bothy-adapter-control"
-"""The user under which the adapter's commands go; the installer lists it as slash admin."""
-
 
 def stop_event(source: Any, message_id: str) -> Any:
     """Build the command that interrupts the turn of a thread.

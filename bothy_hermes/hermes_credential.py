@@ -9,8 +9,8 @@ tool's file.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field
+from typing import Any
 
 from . import hermes_versions
 from .actual_mode import ANTHROPIC, determine
@@ -32,13 +32,21 @@ OWN_LOGIN_MODES = frozenset({"codex_app_server"})
 _NO_ROUTE = frozenset({"", "auto", "main", "none"})
 
 
-class Route(NamedTuple):
-    """A place of the configuration that can send a request elsewhere than the main model."""
+@dataclass(frozen=True, slots=True)
+class Route:
+    """A place of the configuration that can send a request elsewhere than the main model.
+
+    Attributes:
+        key: The name of the configuration key.
+        provider: The provider it names.
+        base_url: The server it names, if any.
+        api_key: The key it states, if any.
+    """
 
     key: str
     provider: str
     base_url: str | None
-    api_key: str | None
+    api_key: str | None = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,9 +175,7 @@ def _kinds_stored(provider: str) -> ResolvedCredential | None:
     kinds = {kind_of_key(provider, entry.key, entry.oauth) for entry in entries}
     if len(kinds) > 1 and not all(entry.from_variable for entry in entries):
         raise _Mixed(f"credential_pool.{provider}: holds keys and logins, a turn could spend with either")
-    if kinds == {KeyType.OAUTH} and any(entry.refreshable for entry in entries):
-        return ResolvedCredential(provider, KeyType.OAUTH)
-    return None
+    return ResolvedCredential(provider, KeyType.OAUTH) if kinds == {KeyType.OAUTH} else None
 
 
 def kind_of_answer(answer: Mapping[str, Any]) -> ResolvedCredential:

@@ -18,11 +18,13 @@ from gateway.config import Platform
 from gateway.platforms.base import BasePlatformAdapter, SendResult
 
 from . import hermes_config, hermes_control, hermes_hooks, hermes_prompts, hermes_versions
+from .bothy_credentials import load_agent_token
 from .bothy_loop import AdapterLoop
 from .clock import system_clock
-from .config import load_settings
-from .defaults import LOGGER_NAME
-from .errors import BothyError, ConfigError
+from .config import Settings, load_settings
+from .defaults import CONTROL_SENDER, LOGGER_NAME
+from .errors import BothyError, ConfigError, StateLocked
+from .hermes_lock import TokenLock
 from .hermes_runtime import HermesRuntime
 from .runtime import BusyMode, TurnRequest
 from .turn import Notice
@@ -31,6 +33,9 @@ _log = logging.getLogger(LOGGER_NAME)
 
 STOP_SECONDS = 4.5
 """How long `disconnect` waits for the adapter; Hermes gives it 5."""
+
+CANCEL_SECONDS = 0.3
+"""How long a task that was cancelled may take to notice."""
 
 RESTORE_POLL_SECONDS = 0.1
 """How often Hermes' startup flag is looked at."""
@@ -59,6 +64,7 @@ class ServerPlatform(BasePlatformAdapter):  # type: ignore[misc]  # Hermes ships
         self._hooks: hermes_hooks.HookReceiver | None = None
         self._serving: asyncio.Task[None] | None = None
         self._adapter: AdapterLoop | None = None
+        self._lock: TokenLock | None = None
 
     @property
     def enforces_own_access_policy(self) -> bool:
@@ -69,12 +75,15 @@ class ServerPlatform(BasePlatformAdapter):  # type: ignore[misc]  # Hermes ships
 
     async def connect(self, *, is_reconnect: bool = False) -> bool:  # noqa: ARG002  # Hermes' signature
         """Begin to serve; the server is reached once Hermes has finished its startup restore."""
-        try:
-            settings = load_settings(dict(self.config.extra or {}))
-        except ConfigError as error:
-            self._set_fatal_error("config", str(error), retryable=False)
-            return False
         home = hermes_hooks.home_of_context()
+        try:
+            settings = self._settings()
+            self._lock = TokenLock(load_agent_token(settings.token_file), self._key, home)
+            self._lock.acquire()
+        except BothyError as error:
+            self._lock = None
+            self._set_fatal_error("bothy", str(error), retryable=isinstance(error, StateLocked))
+            return False
         runtime = HermesRuntime(self, self._key, self._clock)
         self._bothy = runtime
         self._hooks = hermes_hooks.HookReceiver(self._key, home, runtime.hear)
@@ -83,20 +92,39 @@ class ServerPlatform(BasePlatformAdapter):  # type: ignore[misc]  # Hermes ships
         self._mark_connected()
         return True
 
+    def _settings(self) -> Settings:
+        settings = load_settings(dict(self.config.extra or {}))
+        if settings.platform_key != self._key:
+            raise ConfigError("hermes_adapter.platform_key", f"the plugin is installed as {self._key}")
+        return settings
+
     async def _serve(self, adapter: AdapterLoop, restore_wait: float) -> None:
+        """Serve until the end; an end that another start can mend is Hermes' to try again.
+
+        One that only the operator can mend is written where Hermes shows the platform's state, and no
+        more: reporting it would have Hermes stop the whole gateway when no other platform is left.
+        """
         await self._restored(restore_wait)
         try:
             await adapter.run()
+        except StateLocked as error:
+            await self._stopped(str(error), retry=True)
         except BothyError as error:
-            _log.error("%s: stopped: %s", self._key, error)
-            self._set_fatal_error("bothy", str(error), retryable=True)
+            await self._stopped(str(error), retry=False)
+        except Exception as error:  # noqa: BLE001  # a task that dies in silence is a platform that is gone
+            _log.exception("%s: stopped by a fault of its own", self._key)
+            await self._stopped(type(error).__name__, retry=True)
+
+    async def _stopped(self, problem: str, *, retry: bool) -> None:
+        _log.error("%s: stopped: %s", self._key, problem)
+        self._set_fatal_error("bothy", problem, retryable=retry)
+        if retry:
             await self._notify_fatal_error()
 
     async def _restored(self, restore_wait: float) -> None:
         """Wait for the end of Hermes' startup restore: before it, messages are swallowed."""
-        runner = self.gateway_runner
         start, reported = self._clock.monotonic(), False
-        while getattr(runner, "_startup_restore_in_progress", False):
+        while getattr(self.gateway_runner, "_startup_restore_in_progress", False):
             if not reported and self._clock.monotonic() - start > restore_wait:
                 reported = True
                 _log.warning("%s: Hermes' startup restore is still going on; not connected", self._key)
@@ -108,9 +136,12 @@ class ServerPlatform(BasePlatformAdapter):  # type: ignore[misc]  # Hermes ships
         if self._adapter is not None:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._adapter.stop(), STOP_SECONDS)
-        if serving is not None:
+        if serving is not None and serving is not asyncio.current_task():
             serving.cancel()
-            await asyncio.wait({serving}, timeout=0.4)
+            await asyncio.wait({serving}, timeout=CANCEL_SECONDS)
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
         self._mark_disconnected()
 
     async def get_chat_info(self, chat_id: str) -> dict[str, Any]:
@@ -122,7 +153,7 @@ class ServerPlatform(BasePlatformAdapter):  # type: ignore[misc]  # Hermes ships
     @property
     def busy_mode(self) -> BusyMode | None:
         """What Hermes does with a text during a turn of this profile."""
-        source = self.build_source(chat_id=self._key, user_id=hermes_control.CONTROL_SENDER)
+        source = self.build_source(chat_id=self._key, user_id=CONTROL_SENDER)
         return hermes_config.busy_mode(self.gateway_runner, source)
 
     def turn_event(self, turn: TurnRequest) -> Any:
@@ -166,7 +197,7 @@ class ServerPlatform(BasePlatformAdapter):  # type: ignore[misc]  # Hermes ships
         control = self.build_source(
             chat_id=source.chat_id,
             chat_type="dm",
-            user_id=hermes_control.CONTROL_SENDER,
+            user_id=CONTROL_SENDER,
             thread_id=source.thread_id,
             message_id=message_id,
         )

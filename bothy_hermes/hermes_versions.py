@@ -121,13 +121,11 @@ class StoredCredential:
         key: The key; looked at for its shape only.
         oauth: What the store says of it.
         from_variable: It came from the environment and stands in the pool only as a copy.
-        refreshable: Hermes would get a new key for it when it is old.
     """
 
     key: str = field(repr=False)
     oauth: bool
     from_variable: bool
-    refreshable: bool
 
 
 def stored_credentials(provider: str) -> tuple[StoredCredential, ...]:
@@ -139,7 +137,6 @@ def stored_credentials(provider: str) -> tuple[StoredCredential, ...]:
             key=str(entry.access_token or ""),
             oauth=str(entry.auth_type).startswith("oauth"),
             from_variable=str(entry.source).startswith("env:"),
-            refreshable=bool(entry.refresh_token),
         )
         for entry in entries
     )

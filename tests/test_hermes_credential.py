@@ -1,0 +1,204 @@
+"""Which kind of credential Hermes would spend with."""
+
+import pytest
+
+from bothy_hermes.actual_mode import determine
+from bothy_hermes.hermes_credential import (
+    UNKNOWN_CREDENTIAL,
+    kind_of_answer,
+    other_routes,
+    resolve_credential,
+)
+from bothy_hermes.runtime import ResolvedCredential
+from bothy_hermes.wire_words import BillingMode, KeyType
+from tests.fakes import hermes
+from tests.fakes.hermes import credential
+
+KEY, LOGIN = "sk-ant-api03-abcdef", "sk-ant-oat01-abcdef"
+ORGANIZATION, PERSONAL = BillingMode.ORGANIZATION, BillingMode.PERSONAL
+
+
+def answer(key=KEY, provider="anthropic", **more):
+    """What Hermes resolves."""
+    return {"provider": provider, "api_key": key, "api_mode": "anthropic_messages", **more}
+
+
+def mode_of(state):
+    """The mode that the resolution of this Hermes proves."""
+    return determine(resolve_credential().credential).mode
+
+
+@pytest.mark.parametrize(
+    ("name", "resolved", "pool", "mode"),
+    [
+        ("a key", answer(KEY), [credential(KEY)], ORGANIZATION),
+        ("a key beside a login file", answer(KEY), [credential(KEY)], ORGANIZATION),
+        ("a login in a variable", answer(LOGIN), [credential(LOGIN, source="env:ANTHROPIC_TOKEN")], PERSONAL),
+        ("a login in the key's variable", answer(LOGIN), [credential(LOGIN)], PERSONAL),
+        (
+            "a login variable beside a key",
+            answer(LOGIN),
+            [credential(LOGIN, source="env:ANTHROPIC_TOKEN"), credential(KEY)],
+            PERSONAL,
+        ),
+        (
+            "only a login file",
+            AssertionError("asking would refresh another tool's login"),
+            [credential(LOGIN, auth_type="oauth", source="claude_code")],
+            PERSONAL,
+        ),
+        ("another provider's key", answer("sk-or-v1-abc", "openrouter"), [], ORGANIZATION),
+        (
+            "a pool with both kinds",
+            AssertionError("not asked"),
+            [credential(KEY), credential(LOGIN, auth_type="oauth", source="manual")],
+            None,
+        ),
+        ("no key required", answer("no-key-required", "custom"), [], None),
+        ("an example out of a documentation", answer("changeme", "custom"), [], None),
+        ("an empty key", answer(""), [], None),
+        ("a program's own login", answer("copilot-acp", "copilot-acp"), [], None),
+        ("a key that is made anew each time", answer(lambda: KEY), [], None),
+        ("a key that is not used", answer(KEY, api_mode="codex_app_server"), [], None),
+        ("a login that failed before", answer(KEY, auth_error="expired"), [], None),
+        ("no provider", {"api_key": KEY}, [], None),
+        (
+            "another provider's login",
+            answer("token-abcdef", "x"),
+            [credential("token-abcdef", auth_type="oauth_device", source="device")],
+            None,
+        ),
+        ("another server that gets Anthropic's login", answer(LOGIN, "custom"), [], None),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_decision_4_the_kind_of_credential_proves_the_mode(monkeypatch, name, resolved, pool, mode):
+    """Each row of what a profile can hold; what proves nothing gives no mode."""
+    state = hermes.installed(monkeypatch)
+    provider = resolved.get("provider", "anthropic") if isinstance(resolved, dict) else "anthropic"
+    state.requested, state.runtime, state.pools = provider, resolved, {provider: pool}
+    assert mode_of(state) is mode
+
+
+@pytest.mark.parametrize(
+    "kind", ["oauth_external", "oauth_device_code", "aws_sdk", "vertex", "external_process"]
+)
+def test_decision_4_a_provider_without_keys_is_never_asked(monkeypatch, kind):
+    """Clouds, programs and other logins prove nothing, and asking would log in."""
+    state = hermes.installed(monkeypatch)
+    state.requested, state.auth_types = "p", {"p": kind}
+    state.runtime = AssertionError("not asked")
+    assert mode_of(state) is None
+    assert state.asked == []
+
+
+@pytest.mark.parametrize("provider", ["copilot", "moa"])
+def test_an_account_that_looks_like_a_key_proves_nothing(monkeypatch, provider):
+    """Hermes lists them as keyed; what they spend is an account's."""
+    state = hermes.installed(monkeypatch)
+    state.requested, state.runtime = provider, answer("gho-abcdef", provider)
+    assert mode_of(state) is None
+
+
+def test_what_hermes_raises_is_the_callers_to_take_for_unknown(monkeypatch):
+    """No credential at all is an error in Hermes."""
+    state = hermes.installed(monkeypatch)
+    state.runtime = RuntimeError("no credential")
+    with pytest.raises(RuntimeError):
+        resolve_credential()
+
+
+def test_a_mixed_pool_is_named(monkeypatch):
+    """The operator is told which key to look at."""
+    state = hermes.installed(monkeypatch)
+    state.pools["anthropic"] = [credential(KEY), credential(LOGIN, auth_type="oauth", source="manual")]
+    found = resolve_credential()
+    assert found.problem is not None
+    assert found.problem.startswith("credential_pool.anthropic:")
+
+
+class TestOtherRoutes:
+    """A fallback or an auxiliary model can spend elsewhere, in the middle of a turn."""
+
+    def by_provider(self, **asked):
+        """Anthropic by key, `personal` by login, `broken` not at all."""
+        provider = asked.get("requested", "anthropic")
+        if provider == "broken":
+            return LookupError("no such provider")
+        return answer(LOGIN) if provider == "personal" else answer("some-key-abc", provider)
+
+    @pytest.mark.parametrize(
+        ("config", "named"),
+        [
+            ({"fallback_model": {"provider": "personal"}}, "fallback_model:"),
+            (
+                {"fallback_providers": [{"provider": "zai"}, {"provider": "personal"}]},
+                "fallback_providers[1]:",
+            ),
+            ({"fallback_providers": [{"provider": "broken"}]}, "fallback_providers[0]:"),
+            ({"auxiliary": {"title_generation": {"provider": "personal"}}}, "auxiliary.title_generation:"),
+            (
+                {"auxiliary": {"vision": {"provider": "auto", "fallback_chain": [{"provider": "personal"}]}}},
+                "auxiliary.vision.fallback_chain[0]:",
+            ),
+            ({"delegation": {"provider": "personal"}}, "delegation:"),
+            (
+                {"delegation": {"fallback_providers": [{"provider": "personal"}]}},
+                "delegation.fallback_providers[0]:",
+            ),
+        ],
+    )
+    def test_decision_4_another_mode_beside_the_main_one_is_unknown(self, monkeypatch, config, named):
+        """The key that does it is named, so that the operator can take it away."""
+        state = hermes.installed(monkeypatch)
+        state.runtime, state.config = self.by_provider, config
+        found = resolve_credential()
+        assert found.credential == UNKNOWN_CREDENTIAL
+        assert found.problem is not None
+        assert found.problem.startswith(named)
+
+    @pytest.mark.parametrize(
+        "config",
+        [
+            {},
+            {
+                "fallback_providers": [{"provider": "zai"}],
+                "auxiliary": {"vision": {"provider": "openrouter"}},
+            },
+            {
+                "auxiliary": {"vision": {"provider": "auto"}, "transient_retries": 2},
+                "delegation": {"provider": ""},
+            },
+            {"fallback_providers": "nonsense", "auxiliary": None, "delegation": []},
+        ],
+    )
+    def test_routes_of_the_same_mode_change_nothing(self, monkeypatch, config):
+        """Two keys are both the organization's."""
+        state = hermes.installed(monkeypatch)
+        state.runtime, state.config = self.by_provider, config
+        found = resolve_credential()
+        assert found.credential == ResolvedCredential("anthropic", KeyType.API_KEY)
+        assert found.problem is None
+
+    def test_a_route_is_asked_with_what_it_states(self, monkeypatch):
+        """A server and a key of its own, not the main model's."""
+        state = hermes.installed(monkeypatch)
+        state.runtime = self.by_provider
+        state.config = {"auxiliary": {"vision": {"base_url": "https://v.example", "api_key": "k-abcdef"}}}
+        resolve_credential()
+        assert state.asked[1] == {
+            "requested": "custom",
+            "explicit_api_key": "k-abcdef",
+            "explicit_base_url": "https://v.example",
+        }
+
+    def test_no_route_repeats_a_key(self):
+        """What is logged of a route is its key's name."""
+        routes = list(other_routes({"fallback_model": {"provider": "zai", "api_key": "secret"}}))
+        assert "secret" not in repr(routes)
+
+
+def test_an_answer_keeps_no_value():
+    """Only the provider's name and the kind remain."""
+    assert kind_of_answer(answer(KEY)) == ResolvedCredential("anthropic", KeyType.API_KEY)
+    assert "abcdef" not in repr(kind_of_answer(answer(KEY)))

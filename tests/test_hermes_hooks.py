@@ -1,0 +1,229 @@
+"""From Hermes' hooks to facts about one turn."""
+
+import contextvars
+import logging
+from types import SimpleNamespace
+from uuid import UUID
+
+import pytest
+
+from bothy_hermes.hermes_hooks import READERS, HookReceiver
+from bothy_hermes.turn import Asked, Ended, Ids, Replied, Requested, RequestFailed, ToolReturned
+from tests.fakes import hermes
+
+THREAD = UUID(int=1)
+IDS = {"session_id": "s", "task_id": "s", "turn_id": "t"}
+
+
+@pytest.fixture
+def heard(monkeypatch):
+    """A receiver in the context of a turn; `facts` is what it passed on."""
+    state = hermes.installed(monkeypatch)
+    state.in_thread(THREAD)
+    facts = []
+    receiver = HookReceiver("bothy", hermes.HOME, lambda thread, fact: facts.append((thread, fact)))
+    return SimpleNamespace(state=state, facts=facts, hear=receiver.hear)
+
+
+def payload(**more):
+    """What every hook carries."""
+    return {"platform": "bothy", "telemetry_schema_version": 1, **IDS, **more}
+
+
+class TestWhoseHook:
+    """Hooks fire for the whole process."""
+
+    def test_a_hook_of_a_turn_of_ours_is_passed_on_with_its_thread(self, heard):
+        """Platform, home and thread are ours."""
+        heard.hear("pre_llm_call", payload())
+        assert heard.facts == [(THREAD, Asked(Ids("s", "s", "t")))]
+
+    @pytest.mark.parametrize("platform", ["telegram", "cli", "", None])
+    def test_another_platforms_hook_is_nobodys(self, heard, platform):
+        """A thread ID is not enough: another platform may use one of the same shape."""
+        heard.hear("pre_llm_call", payload(platform=platform))
+        assert heard.facts == []
+
+    def test_another_profiles_hook_is_not_ours(self, heard):
+        """Two agents can be at work in one thread, each from its own profile."""
+        heard.state.home.set("/profiles/two")
+        heard.hear("pre_llm_call", payload())
+        assert heard.facts == []
+
+    @pytest.mark.parametrize("thread", ["", "general", None])
+    def test_a_hook_outside_of_our_threads_is_nobodys(self, heard, thread):
+        """Our threads are UUIDs."""
+        heard.state.env.set({"HERMES_SESSION_THREAD_ID": thread})
+        heard.hear("pre_llm_call", payload())
+        assert heard.facts == []
+
+    def test_each_profiles_copy_takes_its_own_only(self, monkeypatch):
+        """Two copies of the plugin in one process hear every hook of both."""
+        state = hermes.installed(monkeypatch)
+        heard = {home: [] for home in ("/a", "/b")}
+        copies = [
+            HookReceiver("bothy", home, lambda _thread, fact, home=home: heard[home].append(fact))
+            for home in heard
+        ]
+
+        def turn(home):
+            state.home.set(home)
+            state.in_thread(THREAD)
+            for copy in copies:
+                copy.hear("pre_llm_call", payload(session_id=home, task_id=home))
+
+        for home in heard:
+            contextvars.copy_context().run(turn, home)
+        assert {home: [fact.ids.session_id for fact in facts] for home, facts in heard.items()} == {
+            "/a": ["/a"],
+            "/b": ["/b"],
+        }
+
+    def test_a_subagents_hook_is_the_turns(self, heard):
+        """Hermes runs it under a platform of its own, in the turn's context."""
+        heard.hear("pre_llm_call", payload(platform="subagent"))
+        assert heard.facts == [(THREAD, Asked(Ids("s", "s", "t"), subagent=True))]
+
+    def test_a_hook_without_a_platform_is_told_by_its_thread(self, heard):
+        """post_tool_call names none."""
+        named = payload(tool_name="todo")
+        del named["platform"]
+        heard.hear("post_tool_call", named)
+        assert len(heard.facts) == 1
+
+    @pytest.mark.parametrize("name", ["on_session_reset", "post_approval_response", "no_such_hook"])
+    def test_hooks_that_tell_nothing_about_a_turn_are_quiet(self, heard, name):
+        """They are declared, for sessions and prompts."""
+        heard.hear(name, payload())
+        assert heard.facts == []
+
+    def test_a_payload_that_nobody_understands_is_logged_without_its_contents(self, heard, caplog):
+        """Never an error for Hermes to report."""
+        caplog.set_level(logging.WARNING)
+        heard.hear(
+            "post_api_request", payload(assistant_message=SimpleNamespace(content="x", tool_calls=[Broken()]))
+        )
+        assert heard.facts == []
+        assert "post_api_request" in caplog.text
+        assert "secret" not in caplog.text
+
+
+class Broken:
+    """A value whose every attribute fails."""
+
+    @property
+    def function(self):
+        raise RuntimeError("secret")
+
+
+class TestWhatItSays:
+    """Each payload, read."""
+
+    def test_a_reply_with_everything(self, heard):
+        """Text, tools with their sentences, tokens."""
+        call = SimpleNamespace(function=SimpleNamespace(name="terminal", arguments='{"command": "ls"}'))
+        usage = {
+            "input_tokens": 5,
+            "output_tokens": 7,
+            "cache_read_tokens": 1,
+            "cache_write_tokens": 0,
+            "prompt_tokens": 6,
+        }
+        heard.hear(
+            "post_api_request",
+            payload(
+                assistant_message=SimpleNamespace(content="Let me look.", tool_calls=[call]),
+                assistant_tool_call_count=1,
+                usage=usage,
+                provider="anthropic",
+                model="m",
+                response_model="m-2026",
+            ),
+        )
+        reply = heard.facts[0][1]
+        assert isinstance(reply, Replied)
+        assert (reply.text, reply.tool_calls) == ("Let me look.", 1)
+        assert [one.tool for one in reply.tools] == ["terminal"]
+        assert reply.tools[0].sentences == ("is using terminal ls…", "is using terminal…")
+        assert reply.usage is not None
+        assert (reply.usage.provider, reply.usage.model) == ("anthropic", "m-2026")
+        assert (reply.usage.tokens_in, reply.usage.tokens_out) == (5, 7)
+        assert (reply.usage.tokens_cache_read, reply.usage.tokens_cache_write) == (1, 0)
+
+    @pytest.mark.parametrize(
+        ("more", "tool_calls", "text"),
+        [
+            ({}, None, ""),
+            ({"assistant_message": SimpleNamespace(content=None, tool_calls=None)}, None, ""),
+            ({"assistant_message": SimpleNamespace(content=[{"type": "text"}]), "usage": None}, None, ""),
+            ({"assistant_tool_call_count": "2"}, None, ""),
+            ({"assistant_tool_call_count": 0}, 0, ""),
+        ],
+    )
+    def test_a_reply_that_says_less(self, heard, more, tool_calls, text):
+        """Unknown stays unknown; nothing is made up."""
+        heard.hear("post_api_request", payload(**more))
+        reply = heard.facts[0][1]
+        assert (reply.tool_calls, reply.text, reply.usage, reply.tools) == (tool_calls, text, None, ())
+
+    @pytest.mark.parametrize("value", [None, -1, True, "5", 1.5])
+    def test_a_count_that_is_none_is_unknown(self, heard, value):
+        """A wrong number in a bill is worse than none."""
+        heard.hear("post_api_request", payload(usage={"input_tokens": value, "output_tokens": 3}))
+        usage = heard.facts[0][1].usage
+        assert (usage.tokens_in, usage.tokens_out) == (None, 3)
+
+    def test_arguments_that_are_no_json_are_none(self, heard):
+        """A model writes what it likes."""
+        call = SimpleNamespace(function=SimpleNamespace(name="terminal", arguments="{broken"))
+        heard.hear(
+            "post_api_request", payload(assistant_message=SimpleNamespace(content="", tool_calls=[call]))
+        )
+        assert heard.facts[0][1].tools[0].sentences == ("is using terminal…",)
+
+    @pytest.mark.parametrize(
+        ("more", "status", "reason"),
+        [
+            ({"status_code": 401, "reason": "auth_error"}, 401, "auth_error"),
+            ({"status_code": None, "reason": "Connection to 10.0.0.1 failed"}, None, None),
+            ({}, None, None),
+        ],
+    )
+    def test_a_failed_request(self, heard, more, status, reason):
+        """A number and a word; the message may hold anything."""
+        heard.hear("api_request_error", payload(error={"message": "sk-secret"}, **more))
+        assert heard.facts == [(THREAD, RequestFailed(Ids("s", "s", "t"), status, reason))]
+
+    @pytest.mark.parametrize(("status", "failed"), [("ok", False), ("error", True), (None, True)])
+    def test_the_end_of_a_tool(self, heard, status, failed):
+        """Whatever is not ok has failed."""
+        heard.hear("post_tool_call", payload(tool_name="terminal", args={"command": "ls"}, status=status))
+        fact = heard.facts[0][1]
+        assert isinstance(fact, ToolReturned)
+        assert (fact.call.tool, fact.failed) == ("terminal", failed)
+        assert fact.call.sentences[0] == "is using terminal ls…"
+
+    def test_hermes_019_names_no_status(self, heard):
+        """A tool that returned has ended well as far as anybody knows."""
+        heard.hear("post_tool_call", payload(tool_name="terminal", args={}))
+        assert heard.facts[0][1].failed is False
+
+    def test_the_end_of_a_turn(self, heard):
+        """Only a plain true is true."""
+        heard.hear(
+            "on_session_end", payload(completed=True, failed=None, interrupted=False, turn_exit_reason="x")
+        )
+        assert heard.facts == [(THREAD, Ended(Ids("s", "s", "t"), True, False, False, "x"))]
+
+    def test_a_request_that_goes_out_keeps_nothing_of_its_contents(self, heard):
+        """The payload holds the whole conversation."""
+        heard.hear("pre_api_request", payload(messages=[{"content": "secret"}]))
+        assert heard.facts == [(THREAD, Requested(Ids("s", "s", "t")))]
+
+
+def test_every_declared_hook_is_read_or_known_to_be_quiet():
+    """The hooks that entry registers are these and two more."""
+    from bothy_hermes.entry import HOOKS
+
+    assert set(HOOKS) - set(READERS) == {"on_session_reset", "post_approval_response"}
+    assert set(READERS) <= set(HOOKS)
