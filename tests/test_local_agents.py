@@ -1,0 +1,211 @@
+"""From a request to an operation and its answer; what is counted and logged on the way."""
+
+import asyncio
+import logging
+import sqlite3
+
+import pytest
+
+from bothy_hermes.local_agents import AnswerLostError, Fault
+from bothy_hermes.local_http import Request
+from bothy_hermes.wire_operations import OPERATIONS
+from bothy_hermes.wire_words import ProblemCode
+from tests.fakes.local_kit import EVIDENCE, rig
+
+NOBODY = "00000000-0000-4000-8000-000000000001"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("GET", "/nowhere", 404),
+        ("GET", "", 404),
+        ("DELETE", "/me", 405),
+        ("GET", "/runs/not-an-id", 404),
+        ("GET", "/runs/00000000-0000-4000-8000-00000000000A", 404),
+        ("GET", f"/agents/{NOBODY}/allow-list", 404),
+        ("GET", f"/runs/{NOBODY}", 404),
+    ],
+)
+def test_what_is_not_there(tmp_path, method, path, status):
+    with rig(tmp_path, clean=False) as made:
+        answer = made.call(method, path, made.agent_token)
+        assert (answer.status, answer.code) == (status, "not_found")
+        assert answer.headers["Content-Type"] == "application/problem+json"
+        assert len(made.violations) == 1
+
+
+@pytest.mark.parametrize(
+    ("raw", "media", "status", "code"),
+    [
+        (b"{}", "text/plain", 415, "unsupported_media_type"),
+        (b"{}", "", 415, "unsupported_media_type"),
+        (b"{", "application/json", 400, "validation_failed"),
+        (b"\xff", "application/json", 400, "validation_failed"),
+        (b'{"a":1,"a":2}', "application/json", 400, "validation_failed"),
+        (b"[]", "application/json; charset=utf-8", 422, "validation_failed"),
+        (b"[" * 100_000, "application/json", 400, "validation_failed"),
+    ],
+)
+def test_a_body_that_is_no_json_object(tmp_path, raw, media, status, code):
+    with rig(tmp_path, clean=False) as made:
+        job = made.offered()
+        answer = made.call("POST", f"/runs/{job.id}/start", job.token, raw=raw, content_type=media)
+        assert (answer.status, answer.code) == (status, code)
+        assert len(made.violations) == 1
+
+
+def test_a_patch_nested_deeply_costs_an_answer_only(tmp_path):
+    with rig(tmp_path, clean=False) as made:
+        job = made.running()
+        deep = b'{"base_version":1,"patch":[{"op":"add","path":"/x","value":%s}]}'
+        raw = deep % (b"[" * 400 + b"]" * 400)
+        answer = made.call(
+            "PATCH", f"/runs/{job.id}/document", job.token, raw=raw, content_type="application/json"
+        )
+        assert answer.status in (400, 422)
+        assert not any("server" in one for one in made.violations)
+
+
+def test_a_body_over_the_limit(tmp_path):
+    with rig(tmp_path, clean=False) as made:
+        path = f"/api/v1/agents/{made.instance.agent.id}/heartbeat"
+        headers = {"authorization": f"Bearer {made.agent_token}", "content-type": "application/json"}
+        request = Request("PUT", path, {"consumer": "x"}, headers, target=path, oversize=True)
+        response = asyncio.run(made.side.answer(request))
+        assert response.status == 413
+        assert made.violations == ["putHeartbeat: the body is too long"]
+
+
+@pytest.mark.parametrize(
+    "operation", [one for one in OPERATIONS if one.body is not None], ids=lambda one: one.name
+)
+def test_a_missing_member_is_named_by_its_path(tmp_path, operation):
+    """Every body is read strictly before anything is judged."""
+    with rig(tmp_path, clean=False) as made:
+        job = made.running()
+        ids = dict.fromkeys(["message_id", "interaction_id"], NOBODY)
+        path = operation.path.format(
+            run_id=job.id, thread_id=job.thread_id, agent_id=made.instance.agent.id, **ids
+        )
+        token = made.agent_token if "agents" in path else job.token
+        answer = made.call(operation.method, path, token, {}, If_Match='"1"')
+        assert (answer.status, answer.code) == (422, "validation_failed")
+        assert answer.json["detail"].endswith("is missing")
+        assert made.violations == [f"{operation.name}: {answer.json['detail']}"]
+
+
+def test_me_and_the_allow_list(tmp_path):
+    with rig(tmp_path) as made:
+        agent = made.instance.agent
+        assert made.call("GET", "/me", made.agent_token).json == {
+            "id": str(agent.id),
+            "kind": "agent",
+            "display_name": "Hermes",
+            "owner_id": str(made.ada.id),
+            "instance_id": str(made.instance.id),
+            "dpop_jkt": None,
+            "settings_version": 1,
+        }
+        answer = made.agent_call("GET", "/allow-list")
+        assert answer.json["version"] == 1
+        assert {one["principal_id"] for one in answer.json["entries"]} == {
+            str(made.ada.id),
+            str(made.ben.id),
+        }
+        assert made.agent_call("GET", "/allow-list", If_None_Match='"1"').status == 304
+        made.instance.set_allowed(made.ben.id, ())
+        answer = made.agent_call("GET", "/allow-list", If_None_Match='"1"')
+        assert (answer.status, answer.headers["ETag"]) == (200, '"2"')
+        assert [one["principal_id"] for one in answer.json["entries"]] == [str(made.ada.id)]
+
+
+# Disturbances
+
+
+def test_a_fault_answers_instead_of_the_call(tmp_path):
+    with rig(tmp_path) as made:
+        job = made.offered()
+        made.side.fault = lambda name, _request: (
+            Fault.answer(503, retry_after=7) if name == "startRun" else None
+        )
+        answer = job.start()
+        assert (answer.status, answer.headers["Retry-After"]) == (503, "7")
+        assert job.run.state == "queued"
+        made.side.fault = lambda _name, _request: Fault.answer(409, "run_ended")
+        assert job.start().code == "run_ended"
+        made.side.fault = None
+        assert job.start().status == 200
+
+
+def test_an_answer_is_lost_before_or_after_the_call(tmp_path):
+    with rig(tmp_path) as made:
+        job = made.offered()
+        for fault, state in [(Fault.LOSE_BEFORE, "queued"), (Fault.LOSE_AFTER, "running")]:
+            made.side.fault = lambda _name, _request, fault=fault: fault
+            with pytest.raises(AnswerLostError):
+                job.start()
+            assert job.run.state == state
+
+
+# Failures of the server itself
+
+
+def test_a_disk_that_does_not_take_it(tmp_path, caplog):
+    """Nothing has changed, the answer is 503, and the failure is counted."""
+    with rig(tmp_path, clean=False) as made:
+        job = made.offered()
+        commit = made.instance.state._commit
+
+        def full(_changes):
+            with made.instance.store._errors():
+                raise sqlite3.OperationalError("database or disk is full")
+
+        made.instance.state._commit = full
+        assert job.start().status == 503
+        assert job.run.state == "queued"
+        assert made.violations == ["server: startRun failed (StateError)"]
+        made.instance.state._commit = commit
+        assert job.start().status == 200
+        assert "disk is full" in caplog.text
+
+
+def test_a_bug_of_the_server_is_a_500_and_counted(tmp_path, monkeypatch, caplog):
+    """Its message is not logged: it may hold what somebody wrote."""
+    with rig(tmp_path, clean=False) as made:
+        job = made.offered()
+
+        def broken(*_args):
+            raise KeyError("a secret of Ada")
+
+        monkeypatch.setattr(made.instance.runs_side, "start", broken)
+        answer = job.start()
+        assert answer.status == 500
+        assert made.violations == ["server: startRun failed (KeyError)"]
+        assert "secret" not in caplog.text
+        assert job.run.state == "queued"
+
+
+def test_violations_are_logged_without_content(tmp_path, caplog):
+    with rig(tmp_path, clean=False) as made, caplog.at_level(logging.WARNING):
+        job = made.running()
+        job.write("private words", role="private role")
+        assert caplog.messages == [
+            "violation of the protocol: createMessage: role: is none of answer, interim"
+        ]
+        assert "private" not in caplog.text
+
+
+def test_an_answer_code_is_always_one_of_the_protocols(tmp_path):
+    with rig(tmp_path, clean=False) as made:
+        job = made.running()
+        answers = [
+            job.start(tool_class="chat"),
+            job.status(7, "x"),
+            job.write(""),
+            job.finish("failed"),
+            job.call("POST", "start", EVIDENCE, Authorization="Bearer x"),
+        ]
+        for answer in answers:
+            assert answer.code in set(ProblemCode)
+            assert answer.json["status"] == answer.status
