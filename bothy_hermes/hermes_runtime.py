@@ -162,7 +162,7 @@ class HermesRuntime:
             free = await self._thread_free(turn.thread_id, event)
         finally:
             self._waiting.discard(active)
-        if active.cancelled or not free:
+        if active.judge.cancelled or not free:
             return active.end("interrupted_early" if free else "thread_busy")
         self._turns[turn.thread_id] = active
         try:

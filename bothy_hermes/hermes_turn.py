@@ -58,7 +58,6 @@ class ActiveTurn:
         self.reachable = asyncio.Event()
         self._events: TurnEvents | None = events
         self._cursor = cursor
-        self.cancelled = False
         self._not_stored = False
         self._previews: dict[str, _Preview] = {}
         self._stored: set[str] = set()
@@ -77,7 +76,7 @@ class ActiveTurn:
 
     def cancel(self) -> None:
         """Remember that the turn was interrupted."""
-        self.cancelled = True
+        self.judge.cancelled = True
 
     def finish(self) -> None:
         """Hermes is done with the message."""
@@ -249,7 +248,7 @@ class ActiveTurn:
 
     def end(self, not_taken: str) -> TurnEnd:
         """Say how the turn ended."""
-        end = self.judge.end(cancelled=self.cancelled, not_taken=not_taken)
+        end = self.judge.end(not_taken)
         if self._not_stored and end.outcome is TurnOutcome.COMPLETED:
             return TurnEnd(TurnOutcome.FAILED, "not_stored")
         return end

@@ -49,6 +49,8 @@ class Notice(StrEnum):
     """A text for a chat or thread that is none of ours: home channel, cron, a tool's own address."""
     FILE = "file"
     """A file; version 1 of the protocol carries none out."""
+    UNFINISHED = "unfinished"
+    """What an interrupted model had written so far."""
     TURN_OVER = "turn_over"
     """A word about a turn whose run is over."""
 
@@ -205,6 +207,9 @@ class TurnJudge:
 
     Args:
         own_ids: The message IDs that a reply of this turn may answer.
+
+    Attributes:
+        cancelled: Whether the turn was interrupted, by us or by Hermes; whoever saw it sets it.
     """
 
     def __init__(self, own_ids: frozenset[str]) -> None:
@@ -219,6 +224,7 @@ class TurnJudge:
         self._error: RequestFailed | None = None
         self._end: Ended | None = None
         self._answered = False
+        self.cancelled = False
 
     @property
     def session_id(self) -> str | None:
@@ -342,6 +348,8 @@ class TurnJudge:
         if not self.asked:
             return Verdict(TextKind.NOTICE, Notice.NO_MODEL)
         reply = self._claim(_skeleton(text))
+        if reply is None and (self.cancelled or (self._end is not None and self._end.interrupted)):
+            return Verdict(TextKind.NOTICE, Notice.UNFINISHED)
         if reply is None:
             return self._judge_unknown()
         if not reply.final:
@@ -384,20 +392,19 @@ class TurnJudge:
             return bool(self._replies)
         return end.exit_reason.startswith("text_response")
 
-    def end(self, *, cancelled: bool = False, not_taken: str = "no_model_request") -> TurnEnd:
+    def end(self, not_taken: str = "no_model_request") -> TurnEnd:
         """Say how the turn ended, once nothing more of it comes.
 
         Args:
-            cancelled: Whether it was interrupted, by us or by Hermes.
             not_taken: The word for a message that started no turn.
         """
         end = self._end
         reason = word_of(end.exit_reason) if end is not None else None
         if not self.asked:
-            return TurnEnd(TurnOutcome.CANCELLED if cancelled else TurnOutcome.NOT_RUN, not_taken)
+            return TurnEnd(TurnOutcome.CANCELLED if self.cancelled else TurnOutcome.NOT_RUN, not_taken)
         if self._answered and self._ended_with_text():
             return TurnEnd(TurnOutcome.COMPLETED, reason)
-        if cancelled or (end is not None and end.interrupted):
+        if self.cancelled or (end is not None and end.interrupted):
             return TurnEnd(TurnOutcome.CANCELLED, reason or "no_end")
         if self._error is not None:
             status = self._error.status

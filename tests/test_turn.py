@@ -36,6 +36,13 @@ def judge(*facts):
     return made
 
 
+def cancelled(*facts):
+    """A judge of an interrupted turn."""
+    made = judge(*facts)
+    made.cancelled = True
+    return made
+
+
 def reply(text="", tools=0, ids=MAIN):
     return Replied(ids, tools, text, USAGE)
 
@@ -162,6 +169,14 @@ class TestWhoseText:
         assert said(made, "First.") is TextKind.ANSWER
         assert said(made, "Second.", reply_to=None) is TextKind.ANSWER
 
+    @pytest.mark.parametrize("facts", [[Asked(MAIN)], [Asked(MAIN), reply("Let me look.", 1)]])
+    def test_half_a_sentence_of_an_interrupted_turn_is_a_notice(self, facts):
+        """Nothing of the model's holds it as a whole; what it had said before stays."""
+        made = cancelled(*facts)
+        assert said(made, "It i") is Notice.UNFINISHED
+        if len(facts) > 1:
+            assert said(made, "Let me look.") is TextKind.INTERIM
+
     def test_a_text_of_signs_alone_follows_the_state_of_the_turn(self):
         """No letter, no digit: an answer of a single emoji is an answer."""
         assert said(judge(Asked(MAIN), reply("👍"), ended()), "👍") is TextKind.ANSWER
@@ -287,19 +302,19 @@ class TestHowItEnded:
 
     def test_an_interrupt_before_any_end_is_a_cancelled_turn(self):
         """The agent ends later than Hermes says."""
-        assert judge(Asked(MAIN)).end(cancelled=True).outcome is TurnOutcome.CANCELLED
-        assert judge().end(cancelled=True).outcome is TurnOutcome.CANCELLED
+        assert cancelled(Asked(MAIN)).end().outcome is TurnOutcome.CANCELLED
+        assert cancelled().end().outcome is TurnOutcome.CANCELLED
 
     def test_an_interrupt_that_came_after_the_answer_changes_nothing(self):
         """What was answered is answered."""
         made = judge(Asked(MAIN), reply("Five."), ended())
         said(made, "Five.")
-        assert made.end(cancelled=True).outcome is TurnOutcome.COMPLETED
+        made.cancelled = True
+        assert made.end().outcome is TurnOutcome.COMPLETED
 
     def test_an_interrupt_between_reply_and_sending_is_a_cancelled_turn(self):
         """The model had finished; nobody saw it."""
-        made = judge(Asked(MAIN), reply("Five."), ended())
-        assert made.end(cancelled=True).outcome is TurnOutcome.CANCELLED
+        assert cancelled(Asked(MAIN), reply("Five."), ended()).end().outcome is TurnOutcome.CANCELLED
 
     def test_the_end_of_a_drained_text_counts(self):
         """Two user turns in one processing: the last one decides."""
