@@ -35,7 +35,7 @@ from .services import Services
 from .state_files import write_status
 from .store import Store
 from .store_lock import StateLock
-from .wire import Me, Software
+from .wire import Me, Release, Software
 from .wire_events import Hello, HelloSettings, Identify, Ready
 from .wire_words import MAX_CONTENT_BYTES, PROTOCOL_VERSION, DegradedReason
 
@@ -212,7 +212,7 @@ class AdapterLoop(GatewayEvents):
             consumer=self._settings.consumer,
             adapter_id=adapter_id,
             protocol_version=PROTOCOL_VERSION,
-            adapter=Software(name=ADAPTER_NAME, version=VERSION),
+            adapter=Release(name=ADAPTER_NAME, version=VERSION),
             runtime=Software(name=RUNTIME_NAME, version=self._runtime.version),
             max_active_runs=self._settings.max_active_runs,
         )

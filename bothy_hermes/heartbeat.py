@@ -13,7 +13,7 @@ from dataclasses import replace
 from .actual_mode import ActualMode
 from .defaults import ADAPTER_NAME, RUNTIME_NAME, VERSION
 from .runtime import RuntimeCapabilities
-from .wire import Capabilities, Heartbeat, HeartbeatDetails, HeartbeatEvidence, Software
+from .wire import Capabilities, Heartbeat, HeartbeatDetails, HeartbeatEvidence, Release, Software
 from .wire_words import PROTOCOL_VERSION, DegradedReason, HeartbeatState
 
 
@@ -51,7 +51,7 @@ def build_heartbeat(
             degraded_reasons=tuple(reason for reason in DegradedReason if reason in found) or None,
             capabilities=_usable(capabilities, found),
             active_runs=active_runs,
-            adapter=Software(name=ADAPTER_NAME, version=VERSION),
+            adapter=Release(name=ADAPTER_NAME, version=VERSION),
             runtime=Software(name=RUNTIME_NAME, version=runtime_version),
             protocol_version=PROTOCOL_VERSION,
         ),

@@ -535,8 +535,16 @@ class Capabilities:
 
 
 @wire_type(closed=True)
+class Release:
+    """A program whose version is known: the adapter itself."""
+
+    name: str
+    version: str
+
+
+@wire_type(closed=True)
 class Software:
-    """A program and its version."""
+    """A program and its version, which is left out where it cannot be told."""
 
     name: str
     version: str | None = omittable()
@@ -558,7 +566,7 @@ class HeartbeatDetails:
     degraded_reasons: tuple[DegradedReason, ...] | None = omittable()
     capabilities: Capabilities
     active_runs: Count
-    adapter: Software
+    adapter: Release
     runtime: Software
     protocol_version: int
 

@@ -29,6 +29,7 @@ from .wire import (
     AgentSession,
     ConsumerName,
     Count,
+    Release,
     Run,
     SessionModeText,
     Software,
@@ -198,7 +199,7 @@ class Identify:
     consumer: ConsumerName
     adapter_id: UUID
     protocol_version: int
-    adapter: Software
+    adapter: Release
     runtime: Software
     max_active_runs: Annotated[int, Range(1)]
 

@@ -251,6 +251,7 @@ _ALL = {
     },
     wire.SetThreadTitle: {"title": "Colours"},
     wire.Capabilities: _CAPABILITIES,
+    wire.Release: _ADAPTER,
     wire.Software: _RUNTIME,
     wire.HeartbeatEvidence: _EVIDENCE,
     wire.HeartbeatDetails: _DETAILS,
