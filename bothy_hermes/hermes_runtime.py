@@ -93,7 +93,7 @@ class HermesRuntime:
         self._waiting: set[ActiveTurn] = set()
         self._tails: set[asyncio.Task[None]] = set()
         self._asking: dict[str, asyncio.Task[Any]] = {}
-        self._told: dict[str, str] = {}
+        self._told: dict[str, str | None] = {}
         self._cursor = hermes_config.stream_cursor()
         self.dropped: Counter[str] = Counter()
 
@@ -121,8 +121,7 @@ class HermesRuntime:
         found = await self._ask("credential", hermes_credential.resolve_credential)
         if found is None:
             return hermes_credential.UNKNOWN_CREDENTIAL
-        if found.problem is not None:
-            self._tell("credential", found.problem)
+        self._tell("mode", found.problem)
         return found.credential
 
     async def loaded_toolsets(self) -> frozenset[str] | None:
@@ -144,14 +143,14 @@ class HermesRuntime:
         except Exception as error:  # noqa: BLE001  # whatever Hermes raises, the answer is unknown
             self._tell(what, f"Hermes raised {type(error).__name__}")
             return None
-        self._told.pop(what, None)
+        self._tell(what, None)
         return answer
 
-    def _tell(self, what: str, problem: str) -> None:
+    def _tell(self, what: str, problem: str | None) -> None:
         """Log why something is unknown, once until it changes: it is asked for at every heartbeat."""
-        if self._told.get(what) != problem:
-            self._told[what] = problem
+        if problem is not None and self._told.get(what) != problem:
             _log.warning("%s: %s unknown: %s", self._platform_key, what, problem)
+        self._told[what] = problem
 
     async def start_turn(self, turn: TurnRequest, events: TurnEvents) -> TurnEnd:
         """Have Hermes do one turn and wait for its end."""

@@ -1,0 +1,628 @@
+"""The runtime inside a gateway, on a platform that does what a test says."""
+
+import asyncio
+import contextvars
+import threading
+from types import SimpleNamespace
+from uuid import UUID
+
+import pytest
+
+from bothy_hermes import hermes_credential
+from bothy_hermes.hermes_runtime import (
+    ANSWER_SECONDS,
+    BUSY_SECONDS,
+    END_SECONDS,
+    START_SECONDS,
+    HermesRuntime,
+)
+from bothy_hermes.runtime import BusyMode, ResolvedCredential, TurnOutcome, TurnRequest
+from bothy_hermes.turn import Asked, Ended, Ids, Replied, RequestFailed
+from bothy_hermes.wire_words import KeyType
+from tests.fakes import hermes
+from tests.fakes.clock import FakeClock, settle
+from tests.fakes.turn_events import RecordedEvents
+
+MAIN = Ids("s", "s", "t")
+ENDED = Ended(MAIN, True, False, False, "text_response(finish_reason=stop)")
+STOPPED = Ended(MAIN, False, False, True, "interrupted_by_user")
+
+
+def request(number=1):
+    """A turn of a thread of its own."""
+    ids = [UUID(int=number * 10 + offset) for offset in range(5)]
+    return TurnRequest(ids[0], ids[1], ids[2], ids[3], "Ada", ids[4], "What time is it?", "In a channel.")
+
+
+class Gateway:
+    """A platform whose Hermes says what the test has it say."""
+
+    def __init__(self, monkeypatch):
+        self.state = hermes.installed(monkeypatch)
+        self.fake = FakeClock()
+        self.handed = []
+        self.stopped = []
+        self.accepts = True
+        self.busy = False
+        self.busy_mode = BusyMode.STEER
+        self.on_hand_in = None
+        self.on_stop = None
+        self.runtime = HermesRuntime(self, "bothy", self.fake.clock)
+
+    def turn_event(self, turn):
+        return SimpleNamespace(message_id=str(turn.message_id), turn=turn)
+
+    async def hand_in(self, event):
+        self.handed.append(event)
+        if self.on_hand_in is not None:
+            await self.on_hand_in(event)
+        return self.accepts
+
+    def is_busy(self, _event):
+        return self.busy
+
+    async def stop(self, event, message_id):
+        self.stopped.append((event.turn.run_id, message_id))
+        if self.on_stop is not None:
+            await self.on_stop(event)
+
+    def say(self, turn, *facts):
+        """Have hooks come, as from Hermes' threads."""
+        for fact in facts:
+            self.runtime.hear(turn.thread_id, fact)
+
+    async def send(self, turn, text, *, chat_id=None, thread_id=None, reply_to=None, **marks):
+        metadata = {"thread_id": str(thread_id or turn.thread_id), **marks}
+        return await self.runtime.sent(str(chat_id or turn.channel_id), text, reply_to, metadata)
+
+    def done(self, turn, *, cancelled=False):
+        self.runtime.processing_complete(str(turn.message_id), cancelled=cancelled)
+
+    async def answer(self, turn, text="Five."):
+        """A whole plain turn."""
+        self.runtime.processing_started(str(turn.message_id))
+        self.say(turn, Asked(MAIN), Replied(MAIN, 0, text), ENDED)
+        await settle()
+        await self.send(turn, text, reply_to=str(turn.message_id), notify=True)
+        self.done(turn)
+
+
+@pytest.fixture
+def play(monkeypatch):
+    """Run a scene with a gateway of its own."""
+
+    def run(scene):
+        async def opened():
+            return await scene(Gateway(monkeypatch))
+
+        return asyncio.run(opened())
+
+    return run
+
+
+def start(gateway, turn, events=None):
+    """Begin a turn; returns its task and who is told."""
+    told = events or RecordedEvents()
+    return asyncio.ensure_future(gateway.runtime.start_turn(turn, told)), told
+
+
+class TestTurn:
+    """From the message that Hermes takes to the end of the turn."""
+
+    def test_a_plain_turn(self, play):
+        """One answer, one session, completed."""
+
+        async def scene(gateway):
+            task, told = start(gateway, request())
+            await settle()
+            await gateway.answer(request())
+            end = await gateway.fake.drive(task)
+            assert (end.outcome, end.detail) == (TurnOutcome.COMPLETED, "text_response")
+            assert told.heard == [("session", "s"), ("answer", "Five.")]
+            assert len(gateway.handed) == 1
+
+        play(scene)
+
+    def test_the_end_that_hermes_reports_waits_for_the_agent(self, play):
+        """A cancelled delivery comes before the agent is gone."""
+
+        async def scene(gateway):
+            task, _ = start(gateway, request())
+            await settle()
+            gateway.runtime.processing_started(str(request().message_id))
+            gateway.say(request(), Asked(MAIN))
+            await settle()
+            gateway.done(request(), cancelled=True)
+            await gateway.fake.advance(2.0)
+            assert not task.done()
+            gateway.say(request(), STOPPED)
+            end = await gateway.fake.drive(task)
+            assert (end.outcome, end.detail) == (TurnOutcome.CANCELLED, "interrupted_by_user")
+
+        play(scene)
+
+    def test_an_agent_that_never_ends_is_not_awaited_for_ever(self, play):
+        """A bounded wait, then the turn is over for the run."""
+
+        async def scene(gateway):
+            task, _ = start(gateway, request())
+            await settle()
+            gateway.runtime.processing_started(str(request().message_id))
+            gateway.say(request(), Asked(MAIN))
+            await settle()
+            gateway.done(request())
+            await gateway.fake.advance(END_SECONDS - 0.1)
+            assert not task.done()
+            await gateway.fake.advance(0.2)
+            assert (await task).detail == "no_end"
+
+        play(scene)
+
+    def test_a_model_error_needs_no_end_hook(self, play):
+        """Hermes sends an explanation and reports success."""
+
+        async def scene(gateway):
+            task, told = start(gateway, request())
+            await settle()
+            gateway.runtime.processing_started(str(request().message_id))
+            gateway.say(request(), Asked(MAIN), RequestFailed(MAIN, 401, "auth"))
+            await settle()
+            await gateway.send(request(), "The key was not accepted.", notify=True)
+            gateway.done(request())
+            end = await gateway.fake.drive(task)
+            assert (end.outcome, end.detail) == (TurnOutcome.FAILED, "status_401")
+            assert told.of("answer") == []
+
+        play(scene)
+
+    @pytest.mark.parametrize(
+        ("accepts", "started", "detail"),
+        [(False, False, "not_accepted"), (True, False, "not_started"), (None, False, "not_started")],
+    )
+    def test_a_message_that_hermes_does_not_begin_with_is_no_turn(self, play, accepts, started, detail):
+        """Said at once, or after a bounded wait where Hermes does not say."""
+
+        async def scene(gateway):
+            gateway.accepts = accepts
+            task, _ = start(gateway, request())
+            if accepts is not False:
+                await gateway.fake.advance(START_SECONDS + 0.1)
+            end = await gateway.fake.drive(task)
+            assert (end.outcome, end.detail) == (TurnOutcome.NOT_RUN, detail)
+
+        play(scene)
+
+    def test_a_message_that_was_processed_without_a_model_is_no_turn(self, play):
+        """Denied, queued by the startup restore, a command: all of them are a success to Hermes."""
+
+        async def scene(gateway):
+            task, told = start(gateway, request())
+            await settle()
+            gateway.runtime.processing_started(str(request().message_id))
+            await gateway.send(request(), "You are not allowed.", notify=True)
+            gateway.done(request())
+            end = await gateway.fake.drive(task)
+            assert (end.outcome, end.detail) == (TurnOutcome.NOT_RUN, "no_model_request")
+            assert told.of("answer") == []
+
+        play(scene)
+
+    def test_another_messages_processing_is_not_the_turns(self, play):
+        """Hermes' own turns carry no message or an old one."""
+
+        async def scene(gateway):
+            task, _ = start(gateway, request())
+            await settle()
+            gateway.runtime.processing_started(None)
+            gateway.runtime.processing_started("other")
+            gateway.runtime.processing_complete("other", cancelled=True)
+            await gateway.answer(request())
+            assert (await gateway.fake.drive(task)).outcome is TurnOutcome.COMPLETED
+
+        play(scene)
+
+    def test_threads_do_not_mix(self, play):
+        """Two turns at once, each with its own words."""
+
+        async def scene(gateway):
+            turns = [request(1), request(2)]
+            begun = [start(gateway, turn) for turn in turns]
+            await settle()
+            for turn, text in zip(turns, ("One.", "Two."), strict=True):
+                await gateway.answer(turn, text)
+            for task, _ in begun:
+                await gateway.fake.drive(task)
+            assert [told.of("answer") for _, told in begun] == [["One."], ["Two."]]
+
+        play(scene)
+
+
+class TestSameThread:
+    """One turn of a thread at a time; a text before its end would enter it."""
+
+    def test_the_next_turn_waits_until_hermes_has_freed_the_thread(self, play):
+        """Hermes tidies up after the end that it reports."""
+
+        async def scene(gateway):
+            gateway.busy = True
+            task, _ = start(gateway, request())
+            await gateway.fake.advance(1.0)
+            assert gateway.handed == []
+            gateway.busy = False
+            await gateway.fake.advance(0.1)
+            assert len(gateway.handed) == 1
+            await gateway.answer(request())
+            await gateway.fake.drive(task)
+
+        play(scene)
+
+    def test_a_thread_that_stays_busy_is_no_turn(self, play):
+        """The text is not handed into somebody else's turn."""
+
+        async def scene(gateway):
+            gateway.busy = True
+            task, _ = start(gateway, request())
+            await gateway.fake.advance(BUSY_SECONDS + 1)
+            end = await task
+            assert (end.outcome, end.detail) == (TurnOutcome.NOT_RUN, "thread_busy")
+            assert gateway.handed == []
+
+        play(scene)
+
+    def test_the_next_turn_waits_for_the_agent_of_an_abandoned_one(self, play):
+        """The run is over; the agent in Hermes is not."""
+
+        async def scene(gateway):
+            first, _ = start(gateway, request())
+            await settle()
+            gateway.runtime.processing_started(str(request().message_id))
+            gateway.say(request(), Asked(MAIN))
+            await settle()
+            first.cancel()
+            await settle()
+            second, told = start(gateway, request())
+            await gateway.fake.advance(1.0)
+            assert len(gateway.handed) == 1
+            gateway.say(request(), STOPPED)
+            await gateway.fake.advance(0.1)
+            assert len(gateway.handed) == 2
+            await gateway.answer(request())
+            assert (await gateway.fake.drive(second)).outcome is TurnOutcome.COMPLETED
+            assert told.of("answer") == ["Five."]
+
+        play(scene)
+
+
+class TestInterrupt:
+    """A turn is over when its agent is, and an agent can be reached when it exists."""
+
+    def test_an_interrupt_stops_the_turn_and_its_reply_is_not_shown(self, play):
+        """By a command of ours, known by its message."""
+
+        async def scene(gateway):
+            async def stopped(event):
+                reply_to = gateway.stopped[-1][1]
+                await gateway.send(event.turn, "Stopped.", reply_to=reply_to, notify=True)
+                gateway.done(event.turn, cancelled=True)
+                gateway.say(event.turn, STOPPED)
+
+            gateway.on_stop = stopped
+            task, told = start(gateway, request())
+            await settle()
+            gateway.runtime.processing_started(str(request().message_id))
+            gateway.say(request(), Asked(MAIN))
+            await settle()
+            await gateway.runtime.interrupt(request().run_id)
+            end = await gateway.fake.drive(task)
+            assert (end.outcome, end.detail) == (TurnOutcome.CANCELLED, "interrupted_by_user")
+            assert told.of("answer", "notice") == ["control_reply"]
+
+        play(scene)
+
+    def test_an_agent_that_does_not_exist_yet_is_waited_for(self, play):
+        """Stopped earlier, Hermes only stops waiting, and the model is asked all the same."""
+
+        async def scene(gateway):
+            task, _ = start(gateway, request())
+            await settle()
+            gateway.runtime.processing_started(str(request().message_id))
+            stop = asyncio.ensure_future(gateway.runtime.interrupt(request().run_id))
+            await gateway.fake.advance(1.0)
+            assert gateway.stopped == []
+            gateway.say(request(), Asked(MAIN))
+            await gateway.fake.drive(stop)
+            assert len(gateway.stopped) == 1
+            gateway.say(request(), STOPPED)
+            gateway.done(request(), cancelled=True)
+            assert (await gateway.fake.drive(task)).outcome is TurnOutcome.CANCELLED
+
+        play(scene)
+
+    def test_a_turn_that_waits_for_its_thread_is_never_handed_in(self, play):
+        """Nothing of it has reached Hermes."""
+
+        async def scene(gateway):
+            gateway.busy = True
+            task, _ = start(gateway, request())
+            await gateway.fake.advance(0.5)
+            await gateway.runtime.interrupt(request().run_id)
+            gateway.busy = False
+            end = await gateway.fake.drive(task)
+            assert (end.outcome, end.detail) == (TurnOutcome.CANCELLED, "interrupted_early")
+            assert gateway.handed == []
+
+        play(scene)
+
+    def test_a_turn_that_has_ended_is_not_stopped(self, play):
+        """The command would hit the thread's next turn."""
+
+        async def scene(gateway):
+            task, _ = start(gateway, request())
+            await settle()
+            gateway.runtime.processing_started(str(request().message_id))
+            stop = asyncio.ensure_future(gateway.runtime.interrupt(request().run_id))
+            await settle()
+            gateway.done(request())
+            await gateway.fake.drive(stop)
+            await gateway.fake.drive(task)
+            assert gateway.stopped == []
+
+        play(scene)
+
+    def test_an_unknown_run_is_nobodys_turn(self, play):
+        """Nothing happens."""
+
+        async def scene(gateway):
+            await gateway.runtime.interrupt(UUID(int=99))
+            assert gateway.stopped == []
+
+        play(scene)
+
+    def test_a_cancelled_call_interrupts_the_turn_and_tells_nobody(self, play):
+        """What the agent still says belongs to no run."""
+
+        async def scene(gateway):
+            task, told = start(gateway, request())
+            await settle()
+            gateway.runtime.processing_started(str(request().message_id))
+            gateway.say(request(), Asked(MAIN))
+            await settle()
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            await settle()
+            assert len(gateway.stopped) == 1
+            told.heard.clear()
+            gateway.say(request(), Replied(MAIN, 0, "Five."))
+            await settle()
+            await gateway.send(request(), "Five.", notify=True)
+            assert told.heard == []
+            assert gateway.runtime.dropped["turn_over"] == 1
+
+        play(scene)
+
+
+class TestWithoutATurn:
+    """What comes for no run is counted and posted nowhere."""
+
+    @pytest.mark.parametrize(
+        ("chat", "thread", "kind"),
+        [
+            (None, UUID(int=500), "no_turn"),
+            (UUID(int=501), None, "no_turn"),
+            ("unassigned", None, "no_turn"),
+        ],
+    )
+    def test_a_text_for_another_place_is_dropped(self, play, chat, thread, kind):
+        """Another thread, another chat, the home channel with a thread of ours."""
+
+        async def scene(gateway):
+            task, told = start(gateway, request())
+            await settle()
+            gateway.runtime.processing_started(str(request().message_id))
+            gateway.say(request(), Asked(MAIN), Replied(MAIN, 0, "Five."))
+            await settle()
+            assert await gateway.send(request(), "Five.", chat_id=chat, thread_id=thread, notify=True) is None
+            assert told.of("answer", "notice") == []
+            assert gateway.runtime.dropped == {kind: 1}
+            task.cancel()
+
+        play(scene)
+
+    @pytest.mark.parametrize("metadata", [None, {}, {"thread_id": None}, {"thread_id": "general"}])
+    def test_a_text_without_a_thread_of_ours_is_dropped(self, play, metadata):
+        """Home channel, cron, whatever a tool addresses by itself."""
+
+        async def scene(gateway):
+            assert await gateway.runtime.sent("unassigned", "Shutting down.", None, metadata) is None
+            assert gateway.runtime.dropped == {"unknown_chat": 1}
+
+        play(scene)
+
+    def test_a_synthetic_turn_of_a_thread_is_dropped(self, play):
+        """A resumed session speaks although no run asked it to."""
+
+        async def scene(gateway):
+            gateway.say(request(), Asked(MAIN), Replied(MAIN, 0, "I am back."), ENDED)
+            await settle()
+            assert await gateway.send(request(), "I am back.", notify=True) is None
+            assert gateway.runtime.dropped == {"no_turn": 1}
+
+        play(scene)
+
+    def test_edits_drafts_and_sentences_without_a_turn_are_nothing(self, play):
+        """Late ones, of turns that are over."""
+
+        async def scene(gateway):
+            turn = request()
+            metadata = {"thread_id": str(turn.thread_id)}
+            assert not await gateway.runtime.edited(str(turn.channel_id), "m", "x", metadata, finalize=True)
+            assert gateway.runtime.turn_at(str(turn.channel_id), metadata) is None
+            gateway.runtime.hear_status(turn.thread_id, "is running ls…")
+            gateway.runtime.hear_status(None, "is running ls…")
+            await settle()
+            assert gateway.runtime.dropped == {}
+
+        play(scene)
+
+    def test_no_text_is_in_the_log(self, play, caplog):
+        """Kinds and IDs only."""
+        caplog.set_level("DEBUG")
+
+        async def scene(gateway):
+            await gateway.runtime.sent("unassigned", "secret words", None, None)
+
+        play(scene)
+        assert "unknown_chat" in caplog.text
+        assert "secret" not in caplog.text
+
+
+class TestThreads:
+    """Hooks and sentences come on Hermes' threads."""
+
+    def test_they_are_heard_in_the_order_in_which_hermes_spoke(self, play):
+        """Each hop takes its place in one queue."""
+
+        async def scene(gateway):
+            turn = request()
+            task, told = start(gateway, turn)
+            await settle()
+            gateway.runtime.processing_started(str(turn.message_id))
+
+            def worker():
+                gateway.say(turn, Asked(MAIN))
+                for number in range(50):
+                    gateway.runtime.hear_status(turn.thread_id, f"is running {number}…")
+                    gateway.runtime.hear_status(turn.thread_id, None)
+
+            await asyncio.to_thread(worker)
+            await settle()
+            sentences = [text for text in told.of("status") if text]
+            assert sentences == [f"is running {number}…" for number in range(50)]
+            task.cancel()
+
+        play(scene)
+
+    def test_a_hook_after_the_loops_end_is_nothing(self, monkeypatch):
+        """Hermes' threads outlive the platform."""
+
+        async def opened():
+            return Gateway(monkeypatch)
+
+        gateway = asyncio.run(opened())
+        gateway.say(request(), Asked(MAIN))
+        gateway.runtime.hear_status(request().thread_id, "is running ls…")
+
+
+class TestQuestions:
+    """What Hermes is asked on a thread, in the profile's own context."""
+
+    def test_decision_4_the_question_is_asked_in_the_context_of_connect(self, play, monkeypatch):
+        """The home is a context variable; another one proves somebody else's credential."""
+        profile = contextvars.ContextVar("profile", default="default")
+        seen = []
+
+        async def scene(monkeypatch_gateway):
+            gateway = monkeypatch_gateway
+
+            def ask():
+                seen.append((profile.get(), threading.current_thread() is threading.main_thread()))
+                return hermes_credential.Finding(ResolvedCredential("anthropic", KeyType.API_KEY))
+
+            monkeypatch.setattr(hermes_credential, "resolve_credential", ask)
+            profile.set("somebody else")
+            assert (await gateway.runtime.resolved_credential()).provider == "anthropic"
+
+        profile.set("mine")
+        play(scene)
+        assert seen == [("mine", False)]
+
+    def test_one_question_serves_all_who_ask_at_the_moment(self, play, monkeypatch):
+        """Asking writes to the home."""
+        release = threading.Event()
+        asked = []
+
+        async def scene(gateway):
+            def ask():
+                asked.append(1)
+                release.wait(5)
+                return hermes_credential.Finding(ResolvedCredential("anthropic", KeyType.API_KEY))
+
+            monkeypatch.setattr(hermes_credential, "resolve_credential", ask)
+            waiting = [asyncio.ensure_future(gateway.runtime.resolved_credential()) for _ in range(3)]
+            await settle()
+            release.set()
+            found = [await one for one in waiting]
+            assert [one.key_type for one in found] == [KeyType.API_KEY] * 3
+            assert len(asked) == 1
+            await gateway.runtime.resolved_credential()
+            assert len(asked) == 2
+
+        play(scene)
+
+    def test_decision_4_a_late_answer_is_unknown(self, play, monkeypatch):
+        """The deadline passes; the question goes on and nobody waits for it."""
+        release = threading.Event()
+
+        async def scene(gateway):
+            def ask():
+                release.wait(5)
+                return hermes_credential.Finding(ResolvedCredential("anthropic", KeyType.API_KEY))
+
+            monkeypatch.setattr(hermes_credential, "resolve_credential", ask)
+            asking = asyncio.ensure_future(gateway.runtime.resolved_credential())
+            await gateway.fake.advance(ANSWER_SECONDS + 0.1)
+            assert await asking == hermes_credential.UNKNOWN_CREDENTIAL
+            release.set()
+
+        play(scene)
+
+    def test_an_error_is_unknown_and_named_once(self, play, monkeypatch, caplog):
+        """At every heartbeat the same; the log says it when it begins and when it changes."""
+
+        async def scene(gateway):
+            def ask():
+                raise LookupError("sk-secret")
+
+            monkeypatch.setattr(hermes_credential, "resolve_credential", ask)
+            for _ in range(3):
+                found = await gateway.runtime.resolved_credential()
+                assert found == hermes_credential.UNKNOWN_CREDENTIAL
+
+        play(scene)
+        assert caplog.text.count("LookupError") == 1
+        assert "sk-secret" not in caplog.text
+
+    def test_a_problem_is_named(self, play, monkeypatch, caplog):
+        """Which key of the configuration makes the mode unknown."""
+
+        async def scene(gateway):
+            finding = hermes_credential.Finding(
+                hermes_credential.UNKNOWN_CREDENTIAL, "fallback_model: spends elsewhere"
+            )
+            monkeypatch.setattr(hermes_credential, "resolve_credential", lambda: finding)
+            for _ in range(2):
+                await gateway.runtime.resolved_credential()
+
+        play(scene)
+        assert caplog.text.count("fallback_model: spends elsewhere") == 1
+
+    def test_decision_5_toolsets_that_cannot_be_told_are_none(self, play):
+        """Which classifies as host."""
+
+        async def scene(gateway):
+            assert await gateway.runtime.loaded_toolsets() == {"todo"}
+            gateway.state.toolsets = LookupError("broken")
+            assert await gateway.runtime.loaded_toolsets() is None
+
+        play(scene)
+
+    def test_version_and_busy_mode_are_hermes_own(self, play):
+        """As they are now."""
+
+        async def scene(gateway):
+            assert gateway.runtime.version == "0.21.5.post2"
+            gateway.busy_mode = BusyMode.QUEUE
+            assert gateway.runtime.busy_mode is BusyMode.QUEUE
+
+        play(scene)
