@@ -19,7 +19,7 @@ class Prover:
         self.signer = ProofSigner(load_private_key((made.directory / "agent-dpop.pem").read_bytes()))
         self.count = 0
 
-    def proof(self, method, path, token, nonce=None, age=0, wrong=()):
+    def proof(self, method, path, token, *, nonce=None, age=0, wrong=()):
         self.count += 1
         values = {
             "method": method,

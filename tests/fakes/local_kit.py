@@ -14,9 +14,11 @@ from bothy_hermes.local_agents import AgentSide
 from bothy_hermes.local_http import Request
 from bothy_hermes.local_instance import Instance
 from bothy_hermes.local_options import ServerOptions
+from bothy_hermes.local_rules import Refused
 from bothy_hermes.local_store import LocalStore
 from bothy_hermes.wire_events import Identify
 from tests.fakes.clock import FakeClock
+from tests.fakes.frozen_protocol import check_answer, check_frame
 
 BASE = "http://127.0.0.1:8000/api/v1"
 ADAPTER = UUID("00000000-0000-4000-8000-00000000000a")
@@ -142,7 +144,18 @@ class Rig:
         parameters = dict(part.partition("=")[::2] for part in query.split("&") if part)
         target = f"/api/v1{path}"
         request = Request(method, target, parameters, found, data, target)
-        return Answer(asyncio.run(self.side.answer(request)))
+        answer = Answer(asyncio.run(self.side.answer(request)))
+        self._judge(request, answer)
+        return answer
+
+    def _judge(self, request, answer):
+        """Hold what the server said to the frozen document."""
+        try:
+            operation, _ = self.side._match(request)
+        except Refused:
+            return
+        if answer.response.stream is None:
+            check_answer(operation.name, answer.status, answer.json)
 
     def agent_call(self, method, path, body=None, **headers):
         """Make one call below the agent, with its token."""
@@ -165,6 +178,7 @@ class Rig:
         found = []
         for delivery in self.instance.events.due():
             frame = json.loads(self.instance.payloads.frame(delivery.event))
+            check_frame("server", frame)
             assert frame.pop("op") == "event"
             found.append((delivery.link.consumer, frame["event"]))
         return found
