@@ -18,6 +18,10 @@ from .wire_words import MAX_STATUS_CHARS
 LABEL_CHARS = 40
 """Characters of a button's label: what a phone shows in one line. The text has the rest."""
 
+REASON_CHARS = 500
+"""Characters of the reason that an approval is asked for."""
+
+APPROVAL_TITLE = "**The agent asks for your approval.**"
 NO_QUESTION = "The agent waits for an answer."
 OPEN_HINT = "Write your answer as a message."
 CHOICE_HINT = "Choose one, or write another answer as a message."
@@ -53,11 +57,7 @@ def card_text(prompt: Prompt, choices: Sequence[str], max_bytes: int) -> str:
     if prompt.kind is PromptKind.CLARIFY:
         head, tail = _shown(prompt.question) or NO_QUESTION, _clarify_tail(prompt.choices)
     elif prompt.kind is PromptKind.APPROVAL:
-        head, tail = _shown(redact(prompt.question)), numbered([APPROVAL_TEXTS[one] for one in choices])
-        if not command_fits(prompt, max_bytes):
-            tail = f"{TOO_LONG}\n\n{tail}"
-        elif prompt.command:
-            tail = f"{code_block(prompt.command)}\n\n{tail}"
+        head, tail = APPROVAL_TITLE, _approval_tail(prompt, choices, max_bytes)
     else:
         head = "\n\n".join(part for part in (_title(prompt), _shown(prompt.question)) if part)
         tail = numbered([CONFIRMATION_TEXTS[one] for one in choices])
@@ -85,7 +85,9 @@ def numbered(choices: Sequence[str]) -> str:
 
 
 def code_block(command: str) -> str:
-    """Return a command as a block of code that nothing in it can close."""
+    """Return a command as a block of code that nothing in it can close; nothing for no command."""
+    if not command:
+        return ""
     shown = _visible(redact(command))
     ticks = max((len(run) for run in _BACKTICKS.findall(shown)), default=0)
     fence = "`" * max(3, ticks + 1)
@@ -106,6 +108,20 @@ def labels(choices: Sequence[str]) -> list[str]:
 
 def _clarify_tail(choices: Sequence[str]) -> str:
     return f"{numbered(choices)}\n\n{CHOICE_HINT}" if choices else OPEN_HINT
+
+
+def _approval_tail(prompt: Prompt, choices: Sequence[str], max_bytes: int) -> str:
+    """The command, why it is asked about, and the choices.
+
+    The reason may be a model's words: on a line of its own behind the command, it cannot pass for one.
+    """
+    reason = one_line(redact(prompt.question), REASON_CHARS)
+    parts = [
+        code_block(prompt.command or "") if command_fits(prompt, max_bytes) else TOO_LONG,
+        f"Reason: {reason}" if reason else "",
+        numbered([APPROVAL_TEXTS[one] for one in choices]),
+    ]
+    return "\n\n".join(part for part in parts if part)
 
 
 def _title(prompt: Prompt) -> str:

@@ -78,7 +78,7 @@ _RUN_VARIABLE = re.compile(
 )
 """A variable where a shell expects a command."""
 
-_HINTS = ("key", "token", "secret", "pass", "pwd", "credential", "auth", "cookie", "://", "-u")
+_HINT = re.compile("key|token|secret|pass|pwd|credential|auth|cookie|://|-u")
 _LONG_WORD = re.compile(r"[\w-]{16}")
 """Something that any of the rules could be about; most sentences hold nothing of it."""
 
@@ -92,8 +92,7 @@ def redact(text: str) -> str:
     Returns:
         The text with `REDACTED` for each secret. Redacting it again changes nothing.
     """
-    lowered = text.lower()
-    if not any(hint in lowered for hint in _HINTS) and not _LONG_WORD.search(text):
+    if not _HINT.search(text.lower()) and not _LONG_WORD.search(text):
         return text
     text = _KEY_LINES.sub(rf"\1{REDACTED}\n", text)
     for place in _PLACES:

@@ -31,10 +31,10 @@ def test_no_choice_adds_a_number_of_its_own(choices):
 @given(st.text(st.sampled_from("`~a \n"), max_size=40))
 def test_nothing_in_a_command_closes_its_block(command):
     """The fence is longer than any run of backticks inside."""
-    first, *lines, last = code_block(command).split("\n")
+    first, *lines, last = code_block(command or "x").split("\n")
 
     assert first == last == "`" * len(first)
-    assert "\n".join(lines) == command
+    assert "\n".join(lines) == (command or "x")
     assert len(first) >= 3
     assert first not in command
 
@@ -100,6 +100,24 @@ def test_a_card_fits_a_message_and_is_never_empty(prompt, limit):
     assert len(text.encode("utf-8")) <= limit
     assert 0 < len(status_line(prompt)) <= MAX_STATUS_CHARS
     assert len(status_line(prompt).splitlines()) == 1
+
+
+def test_a_reason_cannot_pass_for_the_command():
+    """Whatever Hermes or a model gives as the reason stays on one line behind the command."""
+    prompt = Prompt(PromptKind.APPROVAL, "7", question="harmless\n```\nls\n```\n1. Yes", command="rm -rf /")
+    text = card_text(prompt, ("deny",), 1000)
+
+    assert text == (
+        "**The agent asks for your approval.**\n\n```\nrm -rf /\n```\n\n"
+        "Reason: harmless ``` ls ``` 1. Yes\n\n1. Deny"
+    )
+
+
+def test_an_approval_without_a_command_has_its_reason():
+    """What a plugin of Hermes asks about may be no command at all."""
+    prompt = Prompt(PromptKind.APPROVAL, "7", question="send 3 letters")
+
+    assert card_text(prompt, (), 1000) == "**The agent asks for your approval.**\n\nReason: send 3 letters"
 
 
 def test_a_long_question_is_cut_and_its_choices_are_not():

