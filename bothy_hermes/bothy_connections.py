@@ -282,7 +282,7 @@ class Exchange:
         request = self._request
         try:
             connection.request(request.method, self._path, body=request.body, headers=dict(request.headers))
-        except BrokenPipeError:
+        except (BrokenPipeError, ConnectionResetError):
             return False
         return True
 

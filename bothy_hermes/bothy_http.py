@@ -27,6 +27,10 @@ DEFAULT_WORKERS = 8
 """Requests at the same time: one for each run that is active by default."""
 
 
+Report = Callable[[], None]
+"""Tells the event loop how a job ended."""
+
+
 class Transport(Protocol):
     """Sends requests to one server."""
 
@@ -119,8 +123,8 @@ class HttpTransport(Transport):
                 exchange.abandon()
 
 
-def _report(loop: asyncio.AbstractEventLoop, outcome: asyncio.Future[Response], exchange: Exchange) -> None:
-    """Run an exchange in this thread and tell the loop how it ended, if anyone still listens."""
+def _report(loop: asyncio.AbstractEventLoop, outcome: asyncio.Future[Response], exchange: Exchange) -> Report:
+    """Run an exchange in this thread; what is returned tells the loop how it ended."""
     response: Response | None = None
     failure: BaseException | None = None
     try:
@@ -136,8 +140,11 @@ def _report(loop: asyncio.AbstractEventLoop, outcome: asyncio.Future[Response], 
         elif response is not None:
             outcome.set_result(response)
 
-    with contextlib.suppress(RuntimeError):  # the loop is closed, nobody waits for the outcome
-        loop.call_soon_threadsafe(tell)
+    def report() -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed, nobody waits for the outcome
+            loop.call_soon_threadsafe(tell)
+
+    return report
 
 
 class _Threads:
@@ -149,13 +156,13 @@ class _Threads:
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._jobs: queue.SimpleQueue[Callable[[], Report] | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._idle = 0
         self._closed = False
 
-    def start(self, job: Callable[[], None]) -> None:
-        """Run a job in an idle thread or in a new one."""
+    def start(self, job: Callable[[], Report]) -> None:
+        """Run a job in an idle thread or in a new one; its report is called when the thread is free."""
         with self._lock:
             if self._idle:
                 self._idle -= 1
@@ -173,8 +180,10 @@ class _Threads:
 
     def _work(self) -> None:
         while (job := self._jobs.get()) is not None:
-            job()
+            report = job()
             with self._lock:
-                if self._closed or self._idle >= self._limit:
-                    return
-                self._idle += 1
+                stays = not self._closed and self._idle < self._limit
+                self._idle += stays
+            report()
+            if not stays:
+                return
