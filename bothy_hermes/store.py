@@ -190,10 +190,6 @@ class Store:
         """
         await self.record(CallDone(sequence), *_moves(entry), *also)
 
-    async def call_attempted(self, sequence: int) -> None:
-        """Count a try of a call that may have killed the process or may never succeed."""
-        await self._run(rows.call_attempted, sequence)
-
     async def call_failed(
         self,
         sequence: int,

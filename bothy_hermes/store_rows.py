@@ -46,8 +46,8 @@ ENTRY_MACHINE = "inbox entry"
 CLAIM_MACHINE = "claim"
 """How `IllegalMove` names the two state machines of the file."""
 
-_ENTRY = "SELECT event_id, event_type, run_id, thread_id, jti, state, created_at FROM inbox"
-_CALL = "SELECT sequence, key, run_id, operation, target_id, if_match, body, attempts FROM outbox"
+_ENTRY = "SELECT event_id, event_type, run_id, thread_id, subject_id, jti, state, created_at FROM inbox"
+_CALL = "SELECT sequence, key, run_id, operation, target_id, if_match, body FROM outbox"
 _CARD = "SELECT card_id, run_id, kind, hermes_id, session_key, message_id, components FROM cards"
 _CLAIM = "SELECT callback_id, card_id, run_id, state FROM claims"
 
@@ -78,13 +78,15 @@ def take_event(connection: sqlite3.Connection, entry: InboxEntry) -> Taken:
         return Taken.REPLAYED
     moment = format_time(entry.created_at)
     connection.execute(
-        "INSERT INTO inbox (event_id, event_type, run_id, thread_id, jti, state, created_at, changed_at) "
-        "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO inbox "
+        "(event_id, event_type, run_id, thread_id, subject_id, jti, state, created_at, changed_at) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             str(entry.event_id),
             entry.event_type,
             _text(entry.run_id),
             _text(entry.thread_id),
+            _text(entry.subject_id),
             entry.jti,
             entry.state,
             moment,
@@ -144,11 +146,6 @@ def calls(connection: sqlite3.Connection, run_id: UUID | None) -> list[StoredCal
         return [_call(row) for row in connection.execute(f"{_CALL} ORDER BY sequence")]
     rows = connection.execute(f"{_CALL} WHERE run_id = ? ORDER BY sequence", (str(run_id),))
     return [_call(row) for row in rows]
-
-
-def call_attempted(connection: sqlite3.Connection, sequence: int) -> None:
-    """Count a try of a call."""
-    connection.execute("UPDATE outbox SET attempts = attempts + 1 WHERE sequence = ?", (sequence,))
 
 
 def _put_call(connection: sqlite3.Connection, call: OutboxCall, _moment: str) -> None:
@@ -406,7 +403,7 @@ def _one(
 
 
 def _entry(row: Any) -> InboxEntry:
-    event_id, event_type, run_id, thread_id, jti, state, created_at = row
+    event_id, event_type, run_id, thread_id, subject_id, jti, state, created_at = row
     return InboxEntry(
         event_id=UUID(event_id),
         event_type=event_type,
@@ -415,13 +412,14 @@ def _entry(row: Any) -> InboxEntry:
         jti=jti,
         state=EntryState(state),
         created_at=parse_time(created_at, "created_at"),
+        subject_id=_id(subject_id),
     )
 
 
 def _call(row: Any) -> StoredCall:
-    sequence, key, run_id, operation, target_id, if_match, body, attempts = row
+    sequence, key, run_id, operation, target_id, if_match, body = row
     call = OutboxCall(key, UUID(run_id), operation, _id(target_id), if_match, load_json(body))
-    return StoredCall(sequence, call, attempts)
+    return StoredCall(sequence, call)
 
 
 def _card(row: Any) -> OpenCard:

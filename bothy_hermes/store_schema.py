@@ -25,6 +25,7 @@ MIGRATIONS: Sequence[Sequence[str]] = (
             event_type TEXT NOT NULL,
             run_id TEXT,
             thread_id TEXT,
+            subject_id TEXT,
             jti TEXT,
             state TEXT NOT NULL,
             created_at TEXT NOT NULL,
@@ -46,8 +47,7 @@ MIGRATIONS: Sequence[Sequence[str]] = (
             operation TEXT NOT NULL,
             target_id TEXT,
             if_match INTEGER,
-            body TEXT NOT NULL,
-            attempts INTEGER NOT NULL DEFAULT 0
+            body TEXT NOT NULL
         )""",
         "CREATE INDEX outbox_run ON outbox (run_id, sequence)",
         """CREATE TABLE messages (

@@ -72,6 +72,7 @@ class InboxEntry:
         jti: The ID of the token it came with, None for events without a token.
         state: How far the adapter is with it.
         created_at: When it was taken, by the adapter's clock.
+        subject_id: The interaction it brought, None for other events.
     """
 
     event_id: UUID
@@ -81,6 +82,7 @@ class InboxEntry:
     jti: str | None
     state: EntryState
     created_at: datetime
+    subject_id: UUID | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,12 +114,10 @@ class StoredCall:
     Attributes:
         sequence: Its place; never used twice.
         call: The call.
-        attempts: How often `call_attempted` counted a try.
     """
 
     sequence: int
     call: OutboxCall
-    attempts: int
 
 
 class ClaimState(StrEnum):

@@ -233,7 +233,7 @@ def test_a_call_reads_as_it_was_put(tmp_path):
         return await store.calls()
 
     with_store(tmp_path, write)
-    assert with_store(tmp_path, read) == [StoredCall(1, put, 0)]
+    assert with_store(tmp_path, read) == [StoredCall(1, put)]
 
 
 def test_a_call_put_twice_is_the_first_one(tmp_path):
@@ -302,21 +302,6 @@ def test_a_poisoned_call_is_removed_and_counted_once(tmp_path):
 
     assert with_store(tmp_path, use) == ([], EntryState.DONE)
     assert with_store(tmp_path, read) == {"run_ended": 1, "validation_failed": 2}
-
-
-def test_attempts_are_counted(tmp_path):
-    """A call that takes the process down with it can be found."""
-
-    async def use(store):
-        await store.put_calls([call("a"), call("b")])
-        await store.call_attempted(1)
-        await store.call_attempted(1)
-
-    async def read(store):
-        return [one.attempts for one in await store.calls()]
-
-    with_store(tmp_path, use)
-    assert with_store(tmp_path, read) == [2, 0]
 
 
 def test_one_step_may_mix_every_change(tmp_path):
