@@ -1,0 +1,524 @@
+"""The platform as Hermes sees it."""
+
+import asyncio
+import importlib
+import inspect
+import sys
+from types import SimpleNamespace
+from uuid import UUID
+
+import pytest
+
+from bothy_hermes.defaults import CONTROL_SENDER
+from bothy_hermes.errors import ConfigError, GatewayRefused, StateLocked
+from bothy_hermes.runtime import BusyMode, TurnOutcome, TurnRequest
+from tests.fakes import hermes
+from tests.fakes.clock import settle
+from tests.fakes.turn_events import RecordedEvents
+
+RUN, THREAD, CHANNEL, PERSON, MESSAGE = (UUID(int=number) for number in range(1, 6))
+REQUEST = TurnRequest(RUN, THREAD, CHANNEL, PERSON, "Ada", MESSAGE, "/new what time is it?", "In a channel.")
+KEY = f"agent:main:bothy:dm:{CHANNEL}:{THREAD}"
+IDS = {"platform": "bothy", "session_id": "s", "task_id": "s", "turn_id": "t"}
+
+
+class Loop:
+    """An adapter loop that does what the test says."""
+
+    built = ()
+
+    def __init__(self, settings, runtime, clock, state_dir):
+        self.settings, self.runtime, self.state_dir = settings, runtime, state_dir
+        self.running = asyncio.Event()
+        self.stopping = asyncio.Event()
+        self.fails = None
+        self.deaf = False
+        Loop.built = (*Loop.built, self)
+
+    async def run(self):
+        self.running.set()
+        if self.fails is not None:
+            raise self.fails
+        await self.stopping.wait()
+
+    async def stop(self):
+        if self.deaf:
+            await asyncio.Event().wait()
+        self.stopping.set()
+
+
+class Stage:
+    """A platform on stand-ins of Hermes' modules."""
+
+    def __init__(self, monkeypatch, tmp_path, *, base=None, without=()):
+        self.state = hermes.installed(monkeypatch, without=without)
+        if base is not None:
+            self.state.modules["gateway.platforms.base"].BasePlatformAdapter = base
+        monkeypatch.delitem(sys.modules, "bothy_hermes.hermes_plugin", raising=False)
+        self.module = importlib.import_module("bothy_hermes.hermes_plugin")
+        monkeypatch.setattr(self.module, "AdapterLoop", Loop)
+        monkeypatch.setattr(self.module, "RESTORE_POLL_SECONDS", 0.001)
+        Loop.built = ()
+        token = tmp_path / "token"
+        token.touch(mode=0o600)
+        token.write_text("agent-token-value\n")
+        self.extra = {
+            "hermes_adapter.server_url": "http://127.0.0.1:9/api/v1",
+            "hermes_adapter.instance_id": str(UUID(int=9)),
+            "hermes_adapter.token_file": str(token),
+            "dm_policy": "allowlist",
+        }
+        self.platform = None
+
+    def open(self):
+        """Have Hermes build the platform."""
+        self.platform = self.module.ServerPlatform(SimpleNamespace(extra=self.extra), "bothy")
+        self.platform.gateway_runner = SimpleNamespace(
+            _startup_restore_in_progress=False, _busy_input_mode="steer"
+        )
+        return self.platform
+
+    async def connected(self):
+        """A platform that serves."""
+        platform = self.open()
+        assert await platform.connect() is True
+        await settle()
+        return platform
+
+
+@pytest.fixture
+def stage(monkeypatch, tmp_path):
+    """Makes stages."""
+
+    def make(**choices):
+        return Stage(monkeypatch, tmp_path, **choices)
+
+    return make
+
+
+def play(scene):
+    """Run a scene; nothing of it may take long."""
+
+    async def bounded():
+        async with asyncio.timeout(10):
+            return await scene
+
+    return asyncio.run(bounded())
+
+
+class TestLife:
+    """Connect, serve, stop."""
+
+    def test_connect_serves_and_disconnect_stops(self, stage):
+        """The state lies in the profile's home, below the platform's key."""
+
+        async def scene():
+            made = stage()
+            platform = await made.connected()
+            loop = Loop.built[0]
+            assert loop.running.is_set()
+            assert str(loop.state_dir) == f"{hermes.HOME}/bothy"
+            await platform.disconnect()
+            assert loop.stopping.is_set()
+            assert platform.states == ["connected", "disconnected"]
+            assert made.state.locks == {}
+
+        play(scene())
+
+    def test_decision_13_nothing_is_served_before_the_startup_restore_is_over(self, stage):
+        """Messages that come earlier are swallowed and reported as processed."""
+
+        async def scene():
+            made = stage()
+            platform = made.open()
+            platform.gateway_runner._startup_restore_in_progress = True
+            assert await platform.connect() is True
+            await asyncio.sleep(0.02)
+            assert not Loop.built[0].running.is_set()
+            platform.gateway_runner._startup_restore_in_progress = False
+            await asyncio.wait_for(Loop.built[0].running.wait(), 1)
+            await platform.disconnect()
+
+        play(scene())
+
+    @pytest.mark.parametrize(
+        ("key", "value"),
+        [
+            ("hermes_adapter.server_url", "ftp://x"),
+            ("hermes_adapter.token_file", "/no/such/file"),
+            ("hermes_adapter.platform_key", "another"),
+            ("hermes_adapter.no_such_key", "x"),
+        ],
+    )
+    def test_a_wrong_configuration_is_said_once_and_not_tried_again(self, stage, key, value):
+        """The text names the key, never the value."""
+
+        async def scene():
+            made = stage()
+            made.extra[key] = value
+            platform = made.open()
+            assert await platform.connect() is False
+            kind, text, retry = platform.states[0]
+            assert (kind, retry) == ("fatal", False)
+            assert key in text
+            assert value not in text
+
+        play(scene())
+
+    def test_a_token_that_another_gateway_uses_is_tried_again(self, stage):
+        """The other one may stop."""
+
+        async def scene():
+            made = stage()
+            made.state.locks["bothy-agent-token", "agent-token-value"] = {"pid": 1, "metadata": {}}
+            platform = made.open()
+            assert await platform.connect() is False
+            assert platform.states[0][2] is True
+            assert Loop.built == ()
+
+        play(scene())
+
+    @pytest.mark.parametrize(
+        ("error", "retry", "reported"),
+        [
+            (StateLocked("state", "held"), True, 1),
+            (GatewayRefused("http", 403, "not allowed"), False, 0),
+            (ConfigError("hermes_adapter.instance_id", "another instance"), False, 0),
+            (ZeroDivisionError(), True, 1),
+        ],
+    )
+    def test_an_end_of_the_adapter_is_said(self, stage, error, retry, reported):
+        """Hermes tries again what a start can mend; reporting the rest would stop the whole gateway."""
+
+        async def scene():
+            made = stage()
+            platform = made.open()
+            platform.gateway_runner._startup_restore_in_progress = True
+            await platform.connect()
+            Loop.built[0].fails = error
+            platform.gateway_runner._startup_restore_in_progress = False
+            await asyncio.sleep(0.02)
+            assert platform.states[-1][2] is retry
+            assert platform.reported == reported
+
+        play(scene())
+
+    def test_an_adapter_that_does_not_stop_is_left(self, stage, monkeypatch):
+        """Hermes gives the platform five seconds."""
+
+        async def scene():
+            made = stage()
+            monkeypatch.setattr(made.module, "STOP_SECONDS", 0.05)
+            platform = await made.connected()
+            Loop.built[0].deaf = True
+            await platform.disconnect()
+            assert platform.states[-1] == "disconnected"
+
+        play(scene())
+
+    def test_the_bounds_of_a_stop_lie_within_hermes_own(self, stage):
+        """Five seconds."""
+        module = stage().module
+        assert module.STOP_SECONDS + module.CANCEL_SECONDS < 5
+
+    def test_what_hermes_reads_of_the_class(self, stage):
+        """Each of these changes what Hermes does."""
+        made = stage()
+        platform = made.open()
+        assert platform.supports_status_text is True
+        assert platform.supports_async_delivery is False
+        assert platform.enforces_own_access_policy is True
+        assert platform.supports_draft_streaming(chat_type="dm", metadata=None, chat_id="c") is True
+        assert platform.MAX_MESSAGE_LENGTH > 100 * 262_144
+        assert asyncio.run(platform.get_chat_info("c"))["type"] == "dm"
+
+    def test_calls_before_connect_are_nothing(self, stage):
+        """Hermes may speak to a platform that failed to connect."""
+
+        async def scene():
+            platform = stage().open()
+            assert (await platform.send("c", "x")).success is True
+            assert (await platform.edit_message("c", "m", "x")).success is True
+            assert (await platform.send_draft("c", 1, "x")).success is True
+            platform.set_status_text("c", "x")
+            platform.hear("pre_llm_call", {})
+            await platform.on_processing_start(SimpleNamespace(message_id="m"))
+            await platform.on_processing_complete(SimpleNamespace(message_id="m"), None)
+            await platform.disconnect()
+
+        play(scene())
+
+
+class TestTurn:
+    """What Hermes is given, and where its words go."""
+
+    def test_a_turn_goes_in_as_a_direct_message_without_control(self, stage):
+        """The person's text stays as it is; the context is for this turn only."""
+
+        async def scene():
+            platform = await stage().connected()
+            event = platform.turn_event(REQUEST)
+            assert event.text == "/new what time is it?"
+            assert event.allow_gateway_control is False
+            assert event.channel_prompt == "In a channel."
+            assert event.message_id == str(MESSAGE)
+            source = event.source
+            assert (source.chat_id, source.chat_type, source.thread_id) == (str(CHANNEL), "dm", str(THREAD))
+            assert (source.user_id, source.user_name) == (str(PERSON), "Ada")
+            await platform.disconnect()
+
+        play(scene())
+
+    def test_a_whole_turn(self, stage):
+        """Hooks, a sentence, a draft, an answer, an edit."""
+
+        async def scene():
+            made = stage()
+            platform = await made.connected()
+            told = RecordedEvents()
+
+            async def hermes_turn(event):
+                made.state.in_thread(THREAD)
+                metadata = {"thread_id": str(THREAD)}
+                await platform.on_processing_start(event)
+                platform.hear("pre_llm_call", IDS)
+                platform.set_status_text(str(CHANNEL), "is running ls…")
+                platform.hear(
+                    "post_api_request",
+                    {
+                        **IDS,
+                        "assistant_tool_call_count": 0,
+                        "assistant_message": SimpleNamespace(content="Five."),
+                    },
+                )
+                platform.hear(
+                    "on_session_end",
+                    {**IDS, "completed": True, "turn_exit_reason": "text_response(finish_reason=stop)"},
+                )
+                await settle()
+                await platform.send_draft(str(CHANNEL), 1, "Fi", metadata)
+                sent = await platform.send(str(CHANNEL), "Five.", str(MESSAGE), {**metadata, "notify": True})
+                assert sent.success is True
+                await platform.edit_message(
+                    str(CHANNEL), sent.message_id, "Half past.", finalize=True, metadata=metadata
+                )
+                await platform.on_processing_complete(event, hermes.ProcessingOutcome.SUCCESS)
+
+            platform.on_handle = hermes_turn
+            end = await platform._bothy.start_turn(REQUEST, told)
+            assert end.outcome is TurnOutcome.COMPLETED
+            assert told.heard == [
+                ("session", "s"),
+                ("status", "is running ls…"),
+                ("draft", "Fi"),
+                ("answer", "Five."),
+                ("edit", (UUID(int=1), "Half past.")),
+            ]
+            await platform.disconnect()
+
+        play(scene())
+
+    def test_a_cancelled_processing_is_a_cancelled_turn(self, stage):
+        """The outcome's only word that counts."""
+
+        async def scene():
+            platform = await stage().connected()
+
+            async def hermes_turn(event):
+                await platform.on_processing_start(event)
+                await platform.on_processing_complete(event, hermes.ProcessingOutcome.CANCELLED)
+
+            platform.on_handle = hermes_turn
+            end = await platform._bothy.start_turn(REQUEST, RecordedEvents())
+            assert end.outcome is TurnOutcome.CANCELLED
+            await platform.disconnect()
+
+        play(scene())
+
+    def test_the_stop_goes_first_and_the_questions_after_it(self, stage):
+        """The other order lets the model answer once more."""
+
+        async def scene():
+            made = stage()
+            platform = await made.connected()
+            made.state.clarifies = [SimpleNamespace(clarify_id="c-1", session_key=KEY)]
+
+            async def stopping(event):
+                assert made.state.resolved == []
+                assert (event.text, event.internal) == ("/stop", True)
+                assert (event.source.user_id, event.message_id) == (CONTROL_SENDER, "m-9")
+                assert event.source.thread_id == str(THREAD)
+
+            platform.on_handle = stopping
+            await platform.stop(platform.turn_event(REQUEST), "m-9")
+            assert len(platform.handled) == 1
+            assert made.state.resolved == [("clarify", "c-1", "")]
+            await platform.disconnect()
+
+        play(scene())
+
+    @pytest.mark.parametrize("base", [hermes.BasePlatformAdapter, hermes.OldBasePlatformAdapter])
+    def test_whether_a_thread_is_busy(self, stage, base):
+        """Hermes' own guard, by the key it derives itself."""
+
+        async def scene():
+            platform = await stage(base=base).connected()
+            event = platform.turn_event(REQUEST)
+            assert not platform.is_busy(event)
+            platform._active_sessions[KEY] = object()
+            assert platform.is_busy(event)
+            await platform.disconnect()
+
+        play(scene())
+
+    def test_the_busy_mode_is_read_from_the_gateway(self, stage):
+        """At the moment it is asked for."""
+
+        async def scene():
+            platform = await stage().connected()
+            assert platform.busy_mode is BusyMode.STEER
+            platform.gateway_runner._busy_input_mode = "interrupt"
+            assert platform.busy_mode is BusyMode.INTERRUPT
+            await platform.disconnect()
+
+        play(scene())
+
+    def test_decision_8_no_text_of_a_person_reaches_hermes_with_control(self, stage):
+        """A text that starts with a slash must not get past the server's own checks."""
+
+        async def scene():
+            platform = await stage().connected()
+            for text in ("/new", "/approve", "yes", "  /stop"):
+                event = platform.turn_event(
+                    TurnRequest(RUN, THREAD, CHANNEL, PERSON, "Ada", MESSAGE, text, "")
+                )
+                assert (event.text, event.allow_gateway_control, event.internal) == (text, False, False)
+            await platform.disconnect()
+
+        play(scene())
+
+
+class TestFiles:
+    """Version 1 carries none out."""
+
+    def test_links_and_paths_stay_in_the_text(self, stage):
+        """Hermes would cut them out and send files that nobody gets."""
+        platform = stage().open()
+        text = "See ![a](https://x/a.png) and /tmp/report.md"
+        assert platform.extract_images(text) == ([], text)
+        assert platform.extract_local_files(text) == ([], text)
+
+    @pytest.mark.parametrize(
+        "name",
+        [
+            "send_image",
+            "send_animation",
+            "send_image_file",
+            "send_multiple_images",
+            "send_voice",
+            "play_tts",
+            "send_video",
+            "send_document",
+        ],
+    )
+    def test_a_file_is_dropped_and_counted(self, stage, name):
+        """As a success: a failure would be explained to people."""
+
+        async def scene():
+            platform = await stage().connected()
+            result = await getattr(platform, name)("chat", "/tmp/x", caption="c", metadata={"thread_id": "t"})
+            assert result.success is True
+            assert platform._bothy.dropped == {"file": 1}
+            await platform.disconnect()
+
+        play(scene())
+
+
+class TestPrompts:
+    """Refused at once, by what Hermes calls in each version."""
+
+    def test_a_question(self, stage):
+        """Answered with nothing."""
+
+        async def scene():
+            made = stage()
+            platform = await made.connected()
+            made.state.clarifies = [SimpleNamespace(clarify_id="c-1", session_key=KEY)]
+            assert (await platform.send_clarify("c", "Which?", ["a"], "c-1", KEY, None)).success is True
+            assert made.state.resolved == [("clarify", "c-1", "")]
+            await platform.disconnect()
+
+        play(scene())
+
+    def test_an_approval_from_021_on(self, stage):
+        """The class has the method that makes Hermes ask here at all, and not the older one."""
+
+        async def scene():
+            made = stage()
+            platform = await made.connected()
+            made.state.approvals = [
+                {"session_key": KEY, "request_id": "r", "command": "rm", "description": "d"}
+            ]
+            prompt = SimpleNamespace(
+                session_key=KEY, command="rm", description="d", chat_id="c", metadata=None
+            )
+            assert "send_exec_approval" not in vars(made.module.ServerPlatform)
+            assert (await platform._send_exec_approval_prompt(prompt)).success is True
+            assert made.state.resolved == [("approval", "r", "deny")]
+            await platform.disconnect()
+
+        play(scene())
+
+    def test_an_approval_before_021(self, stage):
+        """Hermes calls the method with arguments, more in 0.20 than in 0.19."""
+
+        async def scene():
+            made = stage(
+                base=hermes.OldBasePlatformAdapter, without=("tools.approval:list_gateway_approvals",)
+            )
+            platform = await made.connected()
+            made.state.approvals = [{"session_key": KEY, "request_id": "r"}]
+            sent = await platform.send_exec_approval(
+                "c", "rm", KEY, description="d", metadata=None, allow_permanent=True, allow_session=True
+            )
+            assert sent.success is True
+            assert made.state.resolved == [("approval", "r", "deny")]
+            await platform.disconnect()
+
+        play(scene())
+
+    def test_a_confirmation(self, stage):
+        """Cancelled."""
+
+        async def scene():
+            made = stage()
+            platform = await made.connected()
+            made.state.confirms = {KEY: "3"}
+            assert (await platform.send_slash_confirm("c", "New", "Sure?", KEY, "3", None)).success is True
+            assert made.state.resolved == [("confirm", "3", "cancel")]
+            await platform.disconnect()
+
+        play(scene())
+
+    def test_people_see_that_something_was_refused(self, stage):
+        """As a step of the turn at work in that thread."""
+
+        async def scene():
+            made = stage()
+            platform = await made.connected()
+            told = RecordedEvents()
+            task = asyncio.ensure_future(platform._bothy.start_turn(REQUEST, told))
+            await settle()
+            await platform.send_clarify(str(CHANNEL), "Which?", None, "c-1", KEY, {"thread_id": str(THREAD)})
+            assert told.of("prompt") == ["Question nobody could be asked: Which?"]
+            task.cancel()
+            await platform.disconnect()
+
+        play(scene())
+
+
+def test_a_method_that_hermes_may_pass_metadata_to_takes_it(stage):
+    """Hermes looks at the signature."""
+    platform = stage().open()
+    for name in ("send", "edit_message", "send_draft", "send_clarify", "send_slash_confirm"):
+        assert "metadata" in inspect.signature(getattr(platform, name)).parameters, name
