@@ -177,7 +177,7 @@ class Writer:
         return [outcome for item in items for outcome in self._batch(connection, [item])]
 
     def _transaction(self, connection: sqlite3.Connection, items: Sequence[_Item]) -> list[_Outcome]:
-        connection.execute("BEGIN IMMEDIATE")
+        connection.execute("BEGIN")  # not IMMEDIATE: nobody else writes, and a read-only disk can be read
         try:
             done = [_attempt(connection, item) for item in items]
             connection.execute("COMMIT")

@@ -4,6 +4,7 @@ import json
 import os
 import stat
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -182,6 +183,18 @@ def test_a_wide_directory_is_narrowed(tmp_path):
     (tmp_path / "state").mkdir(mode=0o755)
     private_directory(tmp_path / "state")
     assert mode_of(tmp_path / "state") == 0o700
+
+
+def test_somebody_elses_directory_is_refused(tmp_path, monkeypatch):
+    """A directory that cannot be closed to others is not used, with the system's word for it."""
+    (tmp_path / "state").mkdir(mode=0o755)
+
+    def not_ours(_path, _mode):
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(Path, "chmod", not_ours)
+    with pytest.raises(StateError, match=r"^state: cannot be used .*\(operation not permitted\)$"):
+        private_directory(tmp_path / "state")
 
 
 def test_an_oversized_file_is_not_read(state, monkeypatch):

@@ -130,6 +130,21 @@ def test_a_full_disk_is_a_sentence_and_passes(tmp_path):
     assert after == ["big"]
 
 
+def test_a_disk_that_became_read_only_is_a_sentence_and_passes(tmp_path):
+    """What is remembered can still be read; writing is refused as a whole and works again afterwards."""
+
+    async def use(store):
+        await store.take_event(entry(1))
+        await store._writer.run(lambda c: c.execute("PRAGMA query_only = ON"))
+        with pytest.raises(StateError, match=r"^state.sqlite3: cannot be written; check the owner"):
+            await store.take_event(entry(2), [call("a")])
+        seen = await store.entry(event_id(1)) is not None, await store.entry(event_id(2))
+        await store._writer.run(lambda c: c.execute("PRAGMA query_only = OFF"))
+        return seen, await store.take_event(entry(2), [call("a")]), await keys(store)
+
+    assert with_store(tmp_path, use) == ((True, None), Taken.NEW, ["a"])
+
+
 FULL_DISK = """
 import asyncio, pathlib, resource, sys
 from bothy_hermes.clock import system_clock
