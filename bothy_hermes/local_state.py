@@ -48,6 +48,14 @@ class RecordChange:
     record: Any | None
 
 
+@dataclass(frozen=True, slots=True)
+class Row(Generic[R]):
+    """A record and its place: the number under which its key was first put."""
+
+    place: int
+    record: R
+
+
 Commit = Callable[[Sequence[RecordChange]], None]
 Group = Callable[[Any], Hashable]
 
@@ -59,32 +67,35 @@ class Table(Generic[R]):
         self.name = name
         self.kind = kind
         self.read_key: Callable[[str], Key] = str if name in TEXT_KEYS else UUID
-        self._rows: dict[Key, R] = {}
+        self._rows: dict[Key, Row[R]] = {}
         self._touched = touched
-        self._groups: Mapping[str, tuple[Group, dict[Hashable, dict[Key, None]]]] = {
+        self._next = 0
+        self._groups: Mapping[str, tuple[Group, dict[Hashable, set[Key]]]] = {
             group: (of, {}) for group, of in groups.items()
         }
 
     def get(self, key: Key | None) -> R | None:
         """Return a record, None when there is none."""
-        return None if key is None else self._rows.get(key)
+        row = None if key is None else self._rows.get(key)
+        return None if row is None else row.record
 
     def need(self, key: Key) -> R:
         """Return a record that must exist."""
-        return self._rows[key]
+        return self._rows[key].record
 
     def all(self) -> tuple[R, ...]:
-        """Return every record."""
-        return tuple(self._rows.values())
+        """Return every record, oldest first."""
+        return _in_order(self._rows.values())
 
     def group(self, name: str, value: Hashable) -> tuple[R, ...]:
         """Return the records of one group, oldest first."""
-        return tuple(self._rows[key] for key in self._groups[name][1].get(value, ()))
+        return _in_order(self._rows[key] for key in self._groups[name][1].get(value, ()))
 
     def put(self, key: Key, record: R) -> R:
         """Write a record inside a unit and return it."""
-        self._touched(self, key, self._rows.get(key))
-        self.set_row(key, record)
+        before = self._rows.get(key)
+        self._touched(self, key, before)
+        self.set_row(key, Row(self._take_place() if before is None else before.place, record))
         return record
 
     def delete(self, key: Key) -> None:
@@ -92,22 +103,40 @@ class Table(Generic[R]):
         self._touched(self, key, self._rows[key])
         self.set_row(key, None)
 
-    def set_row(self, key: Key, record: R | None) -> None:
-        """Change a record without a unit: for loading and for undoing."""
+    def load(self, key: Key, record: R) -> None:
+        """Take up a stored record behind those that were taken up before."""
+        self.set_row(key, Row(self._take_place(), record))
+
+    def set_row(self, key: Key, row: Row[R] | None) -> None:
+        """Set what is under a key, with its place among the others: for undoing."""
         before = self._rows.get(key)
         for of, members in self._groups.values():
-            old = of(before) if before is not None else None
-            new = of(record) if record is not None else None
-            if before is not None and (record is None or old != new):
-                members[old].pop(key)
-                if not members[old]:
-                    del members[old]
-            if record is not None and (before is None or old != new):
-                members.setdefault(new, {})[key] = None
-        if record is None:
+            if before is not None:
+                _leave(members, of(before.record), key)
+            if row is not None:
+                members.setdefault(of(row.record), set()).add(key)
+        if row is None:
             self._rows.pop(key, None)
         else:
-            self._rows[key] = record
+            self._rows[key] = row
+
+    def _take_place(self) -> int:
+        self._next += 1
+        return self._next
+
+
+def _in_order(rows: Iterable[Row[R]]) -> tuple[R, ...]:
+    return tuple(row.record for row in sorted(rows, key=lambda row: row.place))
+
+
+def _leave(members: dict[Hashable, set[Key]], value: Hashable, key: Key) -> None:
+    members[value].discard(key)
+    if not members[value]:
+        del members[value]
+
+
+Undo = tuple[Table[Any], Key, "Row[Any] | None"]
+"""Where a unit changed something, and what was there before."""
 
 
 class State:
@@ -123,7 +152,7 @@ class State:
         self.lock = threading.RLock()
         self.changes = ChangeLog(int(clock.now().timestamp() * 1000))
         self._commit = commit
-        self._undo: list[tuple[Table[Any], Key, Any]] | None = None
+        self._undo: list[Undo] | None = None
         self._notes: dict[tuple[ChangeKind, UUID], None] = {}
         touched = self._touch
         self.instances = Table("instance", InstanceRecord, touched)
@@ -188,7 +217,7 @@ class State:
         """Take up stored records, in the order in which they were first written."""
         tables = self.tables
         for table, key, record in rows:
-            tables[table].set_row(key, record)
+            tables[table].load(key, record)
 
     @contextmanager
     def unit(self) -> Iterator[None]:
@@ -205,8 +234,8 @@ class State:
                 yield
                 touched = self._finish(self._undo)
             except BaseException:
-                for table, key, before in reversed(self._undo):
-                    table.set_row(key, before)
+                for table, key, row in reversed(self._undo):
+                    table.set_row(key, row)
                 self._notes.clear()
                 raise
             finally:
@@ -220,11 +249,11 @@ class State:
         """Say what people should hear of when the open unit is durable."""
         self._notes[kind, thing] = None
 
-    def _touch(self, table: Table[Any], key: Key, before: Any) -> None:
+    def _touch(self, table: Table[Any], key: Key, row: Row[Any] | None) -> None:
         assert self._undo is not None, "records change inside a unit"
-        self._undo.append((table, key, before))
+        self._undo.append((table, key, row))
 
-    def _finish(self, undo: Sequence[tuple[Table[Any], Key, Any]]) -> bool:
+    def _finish(self, undo: Sequence[Undo]) -> bool:
         touched = {(table.name, key): table for table, key, _ in undo}
         if touched:
             self._commit(
