@@ -23,7 +23,8 @@ from .errors import ProblemAnswer, StateError, TokenRefused, TransportError, Wir
 from .handler import Handler
 from .intake import ACCEPTED, STEPS, Action, Answer, Step, Verdict, judge
 from .proof import Proof
-from .run_calls import finish_call
+from .run_calls import finish_call, response_call
+from .run_cards import NOT_BELIEVED, failed
 from .services import Services
 from .store import EntryState, InboxEntry, OutboxCall, Taken
 from .tokens import RunClaims, key_id, verify_run_token
@@ -44,6 +45,10 @@ _log = logging.getLogger(LOGGER_NAME)
 
 MALFORMED_TYPE = "malformed"
 """The type under which an event is remembered whose own cannot be read."""
+
+
+WORKING = frozenset({EventType.INVOCATION, EventType.INTERACTION})
+"""Events that are remembered as open until something was done for them."""
 
 
 @dataclass(slots=True)
@@ -115,7 +120,7 @@ class Admission:
             Action.SETTLE: self._settle,
             Action.FAIL_RUN: self._fail_run,
             Action.STOP_TURN: self._stop_turn,
-            Action.REOPEN: self._settle,
+            Action.REOPEN: self._reopen,
             Action.LEAVE: self._leave,
         }
 
@@ -228,7 +233,7 @@ class Admission:
     # Actions --------------------------------------------------------------------------------------
 
     async def _accept(self, inquiry: Inquiry, _verdict: Verdict) -> None:
-        working = inquiry.kind is EventType.INVOCATION
+        working = inquiry.kind in WORKING
         entry = self._entry(inquiry, EntryState.ACCEPTED if working else EntryState.SETTLED)
         if await self._remember(inquiry, entry):
             await self._do(inquiry, entry)
@@ -244,6 +249,7 @@ class Admission:
                 await self._handler.followup(payload)
             case InteractionEvent():
                 self._take_token(payload.interaction.run_id, event)
+                await self._handler.interaction(entry, payload.interaction, event.token)
             case RunEndedEvent():
                 self._handler.run_ended(payload)
             case ConfigChangedEvent():
@@ -273,6 +279,14 @@ class Admission:
         if await self._remember(inquiry, self._entry(inquiry, EntryState.SETTLED)):
             self._handler.end_run(inquiry.payload.run_id, Outcome.FAILED, verdict.reason)
 
+    async def _reopen(self, inquiry: Inquiry, _verdict: Verdict) -> None:
+        """Whoever clicked is not believed; the card is given back, with the run's own token."""
+        assert isinstance(inquiry.payload, InteractionEvent)
+        used = inquiry.payload.interaction
+        response = response_call(used.run_id, used.id, failed(NOT_BELIEVED, reopen=True))
+        if await self._remember(inquiry, self._entry(inquiry, EntryState.SETTLED), response):
+            self._handler.send_owed(used.run_id)
+
     async def _leave(self, inquiry: Inquiry, _verdict: Verdict) -> None:
         _log.warning("event %s: left for redelivery", inquiry.event_id)
 
@@ -296,6 +310,7 @@ class Admission:
             jti=inquiry.claims.jti if inquiry.claims is not None else None,
             state=state,
             created_at=self._services.clock.now(),
+            subject_id=_subject(inquiry.payload),
         )
 
 
@@ -329,6 +344,10 @@ def _of_run(payload: EventPayload | None) -> tuple[UUID | None, UUID | None]:
         case InteractionEvent():
             return payload.interaction.run_id, None
     return None, None
+
+
+def _subject(payload: EventPayload | None) -> UUID | None:
+    return payload.interaction.id if isinstance(payload, InteractionEvent) else None
 
 
 def _check_binding(claims: RunClaims, payload: EventPayload | None) -> None:

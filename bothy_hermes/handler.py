@@ -14,13 +14,15 @@ from uuid import UUID
 from .defaults import LOGGER_NAME
 from .errors import describe
 from .proof import Proof
+from .run_calls import response_call
+from .run_cards import NOT_WAITING, failed
 from .run_outbox import RunOutbox
 from .run_tokens import RunToken
 from .runs import RunWork
 from .secret import Secret
 from .services import Services
-from .store import InboxEntry
-from .wire_events import FollowupEvent, Invocation, RunEndedEvent
+from .store import EntryMove, EntryState, InboxEntry
+from .wire_events import FollowupEvent, Interaction, Invocation, RunEndedEvent
 from .wire_words import Outcome, Reason
 
 _log = logging.getLogger(LOGGER_NAME)
@@ -40,6 +42,8 @@ class Handler:
         self._slots = asyncio.Semaphore(services.settings.max_active_runs)
         self._works: dict[UUID, RunWork] = {}
         self._tasks: dict[UUID, asyncio.Task[None]] = {}
+        self._owed: set[UUID] = set()
+        self._closing = False
 
     @property
     def active_runs(self) -> int:
@@ -60,10 +64,19 @@ class Handler:
     def send_leftovers(self, run_id: UUID, token: Secret | None, entry_id: UUID | None = None) -> None:
         """Send the stored calls of a run that nobody works on (refused, or from before a restart)."""
         if run_id in self._tasks:
+            self._owed.add(run_id)
             return
         source = RunToken(self._services.api, run_id, token)
         outbox = RunOutbox(self._services.api, self._services.store, run_id, source, entry_id=entry_id)
         self._spawn(run_id, _drain(outbox))
+
+    def send_owed(self, run_id: UUID) -> None:
+        """A call of a run was stored: have it sent, whoever works on the run."""
+        work = self._works.get(run_id)
+        if work is not None:
+            work.poke()
+        else:
+            self.send_leftovers(run_id, None)
 
     def take_token(self, run_id: UUID, token: Secret) -> None:
         """A valid event of a run brought a token: use it for the run from now on."""
@@ -76,6 +89,16 @@ class Handler:
         work = self._works.get(event.run_id)
         if work is not None:
             await work.followup(event)
+
+    async def interaction(self, entry: InboxEntry, used: Interaction, token: Secret | None) -> None:
+        """A person used a card; answered in any case, as the last thing of its event."""
+        work = self._works.get(used.run_id)
+        if work is not None:
+            await work.interaction(used, entry.event_id)
+            return
+        response = response_call(used.run_id, used.id, failed(NOT_WAITING))
+        await self._services.store.record(response, EntryMove(entry.event_id, EntryState.DONE))
+        self.send_leftovers(used.run_id, token)
 
     def run_ended(self, event: RunEndedEvent) -> None:
         """The server ended a run: interrupt its turn and answer with the same outcome."""
@@ -113,6 +136,7 @@ class Handler:
         for work in list(self._works.values()):
             work.end_early(Outcome.FAILED, Reason.INTERRUPTED)
         await self.settle(grace)
+        self._closing = True
         for task in list(self._tasks.values()):
             task.cancel()
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
@@ -123,6 +147,7 @@ class Handler:
                 await work.work()
         finally:
             self._works.pop(work.run_id, None)
+            self._owed.add(work.run_id)
             self._changed()
 
     def _spawn(self, run_id: UUID, what: Coroutine[None, None, None]) -> None:
@@ -132,6 +157,10 @@ class Handler:
 
     def _done(self, run_id: UUID, task: asyncio.Task[None]) -> None:
         self._tasks.pop(run_id, None)
+        if run_id in self._owed and not self._closing:
+            # Stored after the task looked for the last time: it is sent now.
+            self._owed.discard(run_id)
+            self.send_leftovers(run_id, None)
         error = None if task.cancelled() else task.exception()
         if error is not None:
             _log.error("run %s: its work broke off: %s", run_id, describe(error))

@@ -13,7 +13,7 @@ from .actual_mode import ActualMode, determine
 from .runtime import Runtime
 from .tool_class import classify, exceeds
 from .wire import StartRun
-from .wire_words import BillingMode
+from .wire_words import BillingMode, Reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +35,14 @@ class Proof:
     def stays_within(self, granted: str) -> bool:
         """Whether the tools of the next turn are within a granted class."""
         return not exceeds(self.tool_class, granted)
+
+    def refusal(self, mode: BillingMode, granted: str) -> Reason | None:
+        """Why a run of this mode and class may not go on, None when it may."""
+        if not self.spends(mode):
+            return Reason.BILLING_MODE_MISMATCH
+        if not self.stays_within(granted):
+            return Reason.TOOL_CLASS_EXCEEDED
+        return None
 
     def start(self, mode: BillingMode) -> StartRun:
         """The evidence for startRun; only for a mode that `spends` has confirmed."""

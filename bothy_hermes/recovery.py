@@ -13,7 +13,8 @@ from uuid import UUID
 
 from .defaults import LOGGER_NAME
 from .handler import Handler
-from .run_calls import finish_call
+from .run_calls import finish_call, response_call
+from .run_cards import NOT_WAITING, UNCERTAIN, failed
 from .services import Services
 from .store import EntryState, InboxEntry
 from .wire import FinishRun, Metrics
@@ -76,7 +77,12 @@ class Recovery:
 
     async def _recover_entry(self, entry: InboxEntry, listed: ListedRun | None) -> None:
         store = self._services.store
-        if entry.run_id is None or self._handler.knows(entry.run_id):
+        if entry.run_id is None:
+            return
+        if entry.subject_id is not None:
+            await self._answer_late(entry, entry.run_id, entry.subject_id)
+            return
+        if self._handler.knows(entry.run_id):
             return
         if listed is None:
             await self._close(entry)
@@ -87,6 +93,13 @@ class Recovery:
             await store.forget_entry(entry.event_id)
         else:
             await self._end(entry.run_id, entry)
+
+    async def _answer_late(self, entry: InboxEntry, run_id: UUID, interaction_id: UUID) -> None:
+        """A person's click that the last process took and did not answer."""
+        claimed = await self._services.store.claim_of(interaction_id) is not None
+        response = response_call(run_id, interaction_id, failed(UNCERTAIN if claimed else NOT_WAITING))
+        await self._services.store.move_entry(entry.event_id, EntryState.DONE, [response])
+        self._handler.send_leftovers(run_id, None)
 
     async def _close(self, entry: InboxEntry) -> None:
         """The server has no such run any more: nothing is left to do for its event."""

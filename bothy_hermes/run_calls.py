@@ -15,7 +15,8 @@ from .bothy_api import BothyApi
 from .bothy_credentials import TokenSource
 from .codec import dump, parse
 from .errors import ProblemAnswer
-from .store import Change, OpenCard, OutboxCall, Store
+from .store import CardGone, Change, ClaimMove, ClaimState, OpenCard, OutboxCall, Store
+from .store_values import CLAIM_MOVES
 from .wire import (
     AwaitRunInput,
     CloseCard,
@@ -159,6 +160,12 @@ def title_call(run_id: UUID, thread_id: UUID, version: int, title: str) -> Outbo
     )
 
 
+def is_loss(call: OutboxCall) -> bool:
+    """Whether the refusal of a call loses something that was said, or the run's end."""
+    card = call.operation == CREATE_MESSAGE.name and call.body.get("kind") == MessageKind.CARD
+    return call.operation not in SIDE_CALLS and not card
+
+
 async def send(sending: Sending, call: OutboxCall) -> Sequence[Change]:
     """Make a stored call.
 
@@ -211,7 +218,10 @@ async def _send_followup(sending: Sending, call: OutboxCall) -> Sequence[Change]
 async def _send_response(sending: Sending, call: OutboxCall) -> Sequence[Change]:
     body = parse(InteractionResponse, call.body)
     await sending.api.respond_to_interaction(_target(call), sending.token, body)
-    return ()
+    claim = await sending.store.claim_of(_target(call))
+    if claim is None or not CLAIM_MOVES[claim.state]:
+        return ()
+    return (ClaimMove(claim.callback_id, ClaimState.ANSWERED),)
 
 
 async def _send_session(sending: Sending, call: OutboxCall) -> Sequence[Change]:
@@ -239,7 +249,7 @@ async def _send_finish(sending: Sending, call: OutboxCall) -> Sequence[Change]:
         # A card of a process that is gone: nobody can answer it, and the end of the run closes it.
         lost = replace(end, outcome=Outcome.FAILED, reason=Reason.ADAPTER_RESTARTED)
         await sending.api.finish_run(call.run_id, sending.token, lost)
-    return ()
+    return tuple(CardGone(card.card_id) for card in await sending.store.cards(call.run_id))
 
 
 def _target(call: OutboxCall) -> UUID:

@@ -19,7 +19,7 @@ from .bothy_api import BothyApi
 from .bothy_credentials import TokenSource
 from .defaults import LOGGER_NAME
 from .errors import ProblemAnswer, RunEnded, WireError
-from .run_calls import SIDE_CALLS, Sending
+from .run_calls import Sending, is_loss
 from .store import Change, EntryState, OutboxCall, Store, StoredCall
 from .wire_operations import AWAIT_RUN_INPUT, FINISH_RUN
 
@@ -119,7 +119,7 @@ class RunOutbox:
         """The server refuses the call for good: it is settled with the error, and counted."""
         call = stored.call
         word = (error.code or str(error.status)) if isinstance(error, ProblemAnswer) else "malformed"
-        if isinstance(error, RunEnded) or call.operation in SIDE_CALLS:
+        if isinstance(error, RunEnded) or not is_loss(call):
             _log.info("run %s: %s was not taken: %s", self._run_id, call.operation, word)
         else:
             self._lost_messages += 1

@@ -9,27 +9,31 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
+from uuid import UUID
 
 from .defaults import LOGGER_NAME
 from .errors import IllegalMove, ProblemAnswer, RunEnded, describe
 from .live_box import LiveBox
-from .run_calls import finish_call, message_call
+from .run_calls import finish_call, message_call, response_call
+from .run_cards import NOT_WAITING, RunCards, failed
 from .run_context import Prepared
 from .run_followups import RunFollowups
 from .run_outbox import OutboxEvents, RunOutbox
 from .run_patches import Patcher
 from .run_sessions import RunSession
 from .run_tokens import RunToken
-from .runtime import BusyMode, TurnEnd, TurnOutcome, TurnRequest
+from .runtime import BusyMode, PromptKind, TurnEnd, TurnOutcome, TurnRequest
 from .secret import Secret
 from .services import Services
-from .store import Change, EntryState, InboxEntry, OutboxCall
+from .store import Change, EntryMove, EntryState, InboxEntry, OutboxCall
 from .turn_view import TurnView
 from .wire import FinishRun, Metrics, RunView
-from .wire_events import FollowupEvent, Invocation
+from .wire_events import FollowupEvent, Interaction, Invocation
+from .wire_operations import FINISH_RUN
 from .wire_words import Outcome, ProblemCode, Reason, RunState, SessionMode
 
 _log = logging.getLogger(LOGGER_NAME)
@@ -94,6 +98,7 @@ class _Live:
     patcher: Patcher
     session: RunSession
     followups: RunFollowups
+    cards: RunCards
 
 
 class RunWork(OutboxEvents):
@@ -119,6 +124,7 @@ class RunWork(OutboxEvents):
         self._decided: End | None = None
         self._live: _Live | None = None
         self._turn_over = asyncio.Event()
+        self._beside_tasks: set[asyncio.Task[None]] = set()
         self._group: asyncio.TaskGroup | None = None
         self._outbox = RunOutbox(
             services.api,
@@ -142,6 +148,8 @@ class RunWork(OutboxEvents):
             await sending
             if self._live is not None:
                 self._live.patcher.stop()
+            for task in list(self._beside_tasks):
+                task.cancel()
         self._move(Stage.OVER)
 
     def end_early(self, outcome: Outcome, reason: Reason | None) -> None:
@@ -155,26 +163,52 @@ class RunWork(OutboxEvents):
         if self._stage is Stage.TURN and self._group is not None:
             self._group.create_task(self._interrupt(), name=f"bothy-interrupt-{self.run_id}")
 
+    def poke(self) -> None:
+        """A call of the run was stored by somebody else."""
+        self._outbox.poke()
+
     async def followup(self, event: FollowupEvent) -> None:
         """A person wrote while the run works: into the turn where it is certain to be taken."""
-        steers = self._services.runtime.busy_mode is BusyMode.STEER
-        if self._live is None or self._stage is not Stage.TURN or not steers:
+        live = self._live
+        if live is None or self._stage is not Stage.TURN:
             return  # the server opens the next run from it
-        text = await self._live.followups.text_of(event.message_id)
-        if text is not None:
-            await self._live.followups.hand_in(event.message_id, text)
+        steers = self._services.runtime.busy_mode is BusyMode.STEER
+        if not steers and live.cards.for_text() is None:
+            return
+        text = await live.followups.text_of(event.message_id)
+        if text is None:
+            return
+        asked = live.cards.for_text()
+        if steers and (asked is None or asked.kind is not PromptKind.CLARIFY):
+            await live.followups.hand_in(event.message_id, text)
+        if asked is not None:
+            await live.cards.text(event.message_id, text)
+
+    async def interaction(self, used: Interaction, entry_id: UUID) -> None:
+        """A person used a card of the run."""
+        if self._live is not None:
+            await self._live.cards.interaction(used, entry_id)
+        else:
+            response = response_call(self.run_id, used.id, failed(NOT_WAITING))
+            await self._outbox.put(response, EntryMove(entry_id, EntryState.DONE))
 
     async def before(self, call: OutboxCall) -> None:
         """Bring the box up to date before a wait or the end."""
-        del call
-        if self._live is not None:
-            await self._live.patcher.flush()
+        if self._live is None:
+            return
+        if call.operation == FINISH_RUN.name and call.body.get("outcome") == Outcome.COMPLETED:
+            await self._live.cards.close_open()
+        await self._live.patcher.flush()
 
     def done(self, call: OutboxCall) -> None:
         """The server has taken a call."""
+        if self._live is not None:
+            self._live.cards.done(call)
 
     def refused(self, call: OutboxCall, word: str) -> None:
         """The server has refused a call for good."""
+        if self._live is not None:
+            self._live.cards.refused(call, word)
 
     async def _until_end(self, group: asyncio.TaskGroup) -> End:
         try:
@@ -201,10 +235,9 @@ class RunWork(OutboxEvents):
             await self._services.store.move_entry(self._entry.event_id, EntryState.STARTING)
         proof = await self._services.prover.now()
         run = self.invocation.run
-        if not proof.spends(run.billing_mode):
-            raise _Ended(End(Outcome.FAILED, Reason.BILLING_MODE_MISMATCH))
-        if not proof.stays_within(run.tool_class):
-            raise _Ended(End(Outcome.FAILED, Reason.TOOL_CLASS_EXCEEDED))
+        reason = proof.refusal(run.billing_mode, run.tool_class)
+        if reason is not None:
+            raise _Ended(End(Outcome.FAILED, reason))
         try:
             return await self._services.api.start_run(self.run_id, self.token, proof.start(run.billing_mode))
         except ProblemAnswer as problem:
@@ -218,7 +251,7 @@ class RunWork(OutboxEvents):
         return problem
 
     async def _turn(self, prepared: Prepared, started: RunView, group: asyncio.TaskGroup) -> End:
-        live = self._go_live(prepared, started)
+        live = self._go_live(prepared, started, group)
         group.create_task(live.patcher.run(), name=f"bothy-patches-{self.run_id}")
         await live.session.prepare(prepared.turn)
         self._stop_if_decided()
@@ -228,7 +261,7 @@ class RunWork(OutboxEvents):
         live.view.turn_ended(ended)
         return self._decided or self._end_of(ended)
 
-    def _go_live(self, prepared: Prepared, started: RunView) -> _Live:
+    def _go_live(self, prepared: Prepared, started: RunView, group: asyncio.TaskGroup) -> _Live:
         services = self._services
         box = LiveBox(services.clock.now, lambda: str(services.clock.new_id()))
         patcher = Patcher(
@@ -244,8 +277,20 @@ class RunWork(OutboxEvents):
         session = RunSession(
             services.runtime, services.store, services.clock, self.invocation, prepared.thread
         )
-        view = TurnView(services, self.invocation, box, self._outbox, patcher, followups=followups)
-        self._live = _Live(view, patcher, session, followups)
+        cards = RunCards(
+            services,
+            self.invocation.run,
+            self.token,
+            self._outbox,
+            box=box,
+            patcher=patcher,
+            spawn=lambda what: self._beside(group, what),
+            end_run=lambda reason: self.end_early(Outcome.FAILED, reason),
+        )
+        view = TurnView(
+            services, self.invocation, box, self._outbox, patcher, followups=followups, cards=cards
+        )
+        self._live = _Live(view, patcher, session, followups, cards)
         return self._live
 
     async def _interrupt(self) -> None:
@@ -306,6 +351,18 @@ class RunWork(OutboxEvents):
         if state is RunState.FAILED or not state.ended:
             return End(Outcome.FAILED, Reason.ADAPTER_ERROR)
         return End(Outcome(state.value), None)
+
+    def _beside(self, group: asyncio.TaskGroup, what: Coroutine[Any, Any, None]) -> None:
+        """Run something beside the turn; it ends with the work, and its failure ends nothing else."""
+        task = group.create_task(self._guarded(what), name=f"bothy-card-{self.run_id}")
+        self._beside_tasks.add(task)
+        task.add_done_callback(self._beside_tasks.discard)
+
+    async def _guarded(self, what: Coroutine[Any, Any, None]) -> None:
+        try:
+            await what
+        except Exception as error:  # noqa: BLE001  # a card's trouble is not the turn's
+            _log.error("run %s: a card broke: %s", self.run_id, describe(error))
 
     def _patch_interval(self) -> float:
         server = self._services.limits().run_update_min_interval_ms / 1000

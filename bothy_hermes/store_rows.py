@@ -392,6 +392,11 @@ def made_once(connection: sqlite3.Connection, name: str, value: str) -> str:
     return str(connection.execute("SELECT value FROM meta WHERE name = ?", (name,)).fetchone()[0])
 
 
+def keep(connection: sqlite3.Connection, name: str, value: str) -> None:
+    """Keep a value under a name, in the place of the one that was there."""
+    connection.execute("INSERT OR REPLACE INTO meta (name, value) VALUES (?, ?)", (name, value))
+
+
 # Rows to values -----------------------------------------------------------------------------------
 
 

@@ -15,6 +15,7 @@ from .defaults import LOGGER_NAME
 from .live_box import LiveBox
 from .message_split import split_message
 from .run_calls import message_call
+from .run_cards import RunCards
 from .run_followups import RunFollowups
 from .run_outbox import RunOutbox
 from .run_patches import Patcher
@@ -60,6 +61,7 @@ class TurnView(TurnEvents):
         outbox: Where messages go.
         patcher: Told when the box changed.
         followups: Told which texts the model was shown.
+        cards: Shows what Hermes waits for.
     """
 
     def __init__(
@@ -71,6 +73,7 @@ class TurnView(TurnEvents):
         patcher: Patcher,
         *,
         followups: RunFollowups,
+        cards: RunCards,
     ) -> None:
         self._services = services
         self._run_id = invocation.run.id
@@ -79,6 +82,7 @@ class TurnView(TurnEvents):
         self._outbox = outbox
         self._patcher = patcher
         self._followups = followups
+        self._cards = cards
         self._started_at = services.clock.monotonic()
         self._answered = False
         self._requests = 0
@@ -135,11 +139,11 @@ class TurnView(TurnEvents):
 
     async def on_card(self, prompt: Prompt) -> UUID:
         """A prompt that a person is to answer."""
-        self.on_prompt(prompt.title or prompt.kind)
-        return self._services.clock.new_id()
+        return await self._cards.show(prompt)
 
     def on_prompt_over(self, prompt: Prompt, end: PromptEnd) -> None:
         """A prompt that ended by itself."""
+        self._cards.over(prompt, end)
 
     def on_text_seen(self, message_id: UUID) -> None:
         """A text of a person is absorbed."""

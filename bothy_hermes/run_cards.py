@@ -1,0 +1,351 @@
+"""The cards of one run: shown, answered exactly once, and never left usable for nobody.
+
+Layer: flows. Three steps answer a card (claim it, resolve the prompt in Hermes, answer the person), and
+what is on disk says after a crash which one was reached. A card whose prompt Hermes has given up is
+closed; one that people cannot be shown is withdrawn, and Hermes gets the answer nobody gave. What a
+card looks like and what a click means is `cards`' subject.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+from .bothy_credentials import TokenSource
+from .cards import WITHDRAWN, Answer, CardState, answer_of, answer_of_text, build_card, move_card
+from .defaults import LOGGER_NAME
+from .errors import BothyError, ProblemAnswer, RunEnded
+from .live_box import LiveBox
+from .run_calls import CARD_KEY, await_call, followup_call, message_call, response_call
+from .run_outbox import RunOutbox
+from .run_patches import Patcher
+from .runtime import Prompt, PromptEnd, PromptKind
+from .services import Services
+from .store import (
+    CardGone,
+    Change,
+    Claimed,
+    ClaimMove,
+    ClaimState,
+    EntryMove,
+    EntryState,
+    OpenCard,
+    OutboxCall,
+)
+from .wire import CreateMessage, InteractionResponse, ResumeRun, Run
+from .wire_events import Interaction
+from .wire_operations import AWAIT_RUN_INPUT, CREATE_MESSAGE
+from .wire_words import (
+    FollowupState,
+    InteractionStatus,
+    MessageKind,
+    MessageRole,
+    ProblemCode,
+    Reason,
+    ResumeCause,
+)
+
+_log = logging.getLogger(LOGGER_NAME)
+
+DELIVERY_SECONDS = 60.0
+"""How long a card may take to reach its people; Hermes' own patience is longer, a person's is not."""
+
+FINDING_SECONDS = 10.0
+"""How long a click waits for the card it was made on: it can come before our call was answered."""
+
+NOT_WAITING = "Nothing waits for this answer any more."
+NOT_YOURS = "This is none of the card's choices."
+TAKEN_ALREADY = "This was answered already."
+NOT_BELIEVED = "This could not be verified. Please try again."
+UNCERTAIN = "The agent was restarted: whether this answer reached it is not known."
+REFUSED = "The answer was not used: the run may not go on."
+
+
+@dataclass(slots=True)
+class _Card:
+    """One card while its run works."""
+
+    card_id: str
+    prompt: Prompt
+    state: CardState = CardState.OPEN
+    delivered: bool = False
+    settled: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set once the wait on it was taken by the server, or never will be."""
+
+    def move(self, state: CardState) -> None:
+        self.state = move_card(self.state, state)
+
+
+class RunCards:
+    """The cards of one run.
+
+    Args:
+        services: The rooms.
+        run: The run.
+        token: The run's token.
+        outbox: Where what is owed goes.
+        box: Shows that the run waits, and on what.
+        patcher: Told when the box changed.
+        spawn: Runs something beside the turn, for as long as the run is worked on.
+        end_run: Ends the run as failed, when it may not go on.
+    """
+
+    def __init__(
+        self,
+        services: Services,
+        run: Run,
+        token: TokenSource,
+        outbox: RunOutbox,
+        *,
+        box: LiveBox,
+        patcher: Patcher,
+        spawn: Callable[[Coroutine[Any, Any, None]], None],
+        end_run: Callable[[Reason], None],
+    ) -> None:
+        self._services = services
+        self._run = run
+        self._token = token
+        self._outbox = outbox
+        self._box = box
+        self._patcher = patcher
+        self._spawn = spawn
+        self._end_run = end_run
+        self._cards: dict[str, _Card] = {}
+        self._news = asyncio.Condition()
+
+    # Hermes asks ----------------------------------------------------------------------------------
+
+    async def show(self, prompt: Prompt) -> UUID:
+        """Store a card and the wait on it; returns its `client_msg_id`."""
+        draft = build_card(prompt, max_content_bytes=self._limit())
+        card = _Card(str(self._services.clock.new_id()), prompt)
+        self._cards[card.card_id] = card
+        message = CreateMessage(
+            client_msg_id=card.card_id,
+            kind=MessageKind.CARD,
+            role=MessageRole.INTERIM,
+            content=draft.text,
+            components=draft.components,
+        )
+        await self._outbox.put(
+            OpenCard(card.card_id, self._run.id, prompt.kind, prompt.hermes_id, prompt.session_key),
+            message_call(self._run.id, message),
+            await_call(self._run.id, card.card_id, draft.status_line),
+        )
+        self._box.waiting(draft.status_line)
+        self._patcher.poke()
+        self._spawn(self._watch(card))
+        return UUID(card.card_id)
+
+    def over(self, prompt: Prompt, end: PromptEnd) -> None:
+        """Hermes waits no longer: nobody answered in its time, or the turn is over."""
+        for card in self._cards.values():
+            same = card.prompt.kind is prompt.kind and card.prompt.hermes_id == prompt.hermes_id
+            if same and card.state is CardState.OPEN:
+                card.move(CardState.EXPIRED)
+                _log.info("run %s: a prompt ended unanswered (%s)", self._run.id, end)
+                self._spawn(self._close(card))
+
+    async def close_open(self) -> None:
+        """The turn is over: whatever still looks open has nobody behind it."""
+        for card in list(self._cards.values()):
+            if card.state is CardState.OPEN:
+                card.move(CardState.EXPIRED)
+                await self._close(card)
+
+    # The server tells -----------------------------------------------------------------------------
+
+    def done(self, call: OutboxCall) -> None:
+        """A call of a card was taken."""
+        card = self._of_call(call)
+        if card is None:
+            return
+        card.delivered = True
+        if call.operation == AWAIT_RUN_INPUT.name:
+            card.settled.set()
+        self._spawn(self._tell())
+
+    def refused(self, call: OutboxCall, word: str) -> None:
+        """A call of a card was refused: what people cannot see, nobody can answer."""
+        card = self._of_call(call)
+        if card is None:
+            return
+        card.settled.set()
+        if call.operation == CREATE_MESSAGE.name and card.state is CardState.OPEN:
+            self._spawn(self._withdraw(card, f"the server refused it: {word}"))
+
+    # People answer --------------------------------------------------------------------------------
+
+    async def interaction(self, used: Interaction, entry_id: UUID) -> None:
+        """A person used a component; answered exactly once, whatever becomes of it."""
+        card = await self._card_of_message(used.message_id)
+        if card is None or card.state is not CardState.OPEN:
+            await self._respond(used.id, entry_id, failed(NOT_WAITING))
+            return
+        answer = answer_of(card.prompt, used.custom_id, used.values, max_content_bytes=self._limit())
+        if answer is None:
+            await self._respond(used.id, entry_id, failed(NOT_YOURS, reopen=True))
+            return
+        if await self._services.store.claim(used.id, card.card_id, self._run.id) is not Claimed.NEW:
+            await self._respond(used.id, entry_id, failed(TAKEN_ALREADY))
+            return
+        problem = await self._answer(card, answer, ResumeCause.INTERACTION)
+        if problem is not None:
+            await self._respond(used.id, entry_id, failed(problem), CardGone(card.card_id))
+            return
+        taken = InteractionResponse(status=InteractionStatus.ACKNOWLEDGED, text=answer.label)
+        resolved = ClaimMove(used.id, ClaimState.RESOLVED)
+        await self._respond(used.id, entry_id, taken, resolved, CardGone(card.card_id))
+
+    def for_text(self) -> Prompt | None:
+        """The prompt that a person's text would answer now, None when it would answer none."""
+        card = self._card_for_text()
+        return card.prompt if card is not None else None
+
+    async def text(self, message_id: UUID, text: str) -> None:
+        """A person wrote instead of choosing: a question is answered, leave is not given."""
+        card = self._card_for_text()
+        if card is None:
+            return
+        answer = answer_of_text(card.prompt, text)
+        problem = await self._answer(card, answer, ResumeCause.FOLLOWUP, message_id)
+        if problem is None:
+            absorbed = followup_call(self._run.id, message_id, FollowupState.ABSORBED)
+            await self._outbox.put(absorbed, CardGone(card.card_id))
+
+    def _card_for_text(self) -> _Card | None:
+        waiting = [card for card in self._cards.values() if self._waits(card)]
+        if len(waiting) == 1:
+            return waiting[0]
+        questions = [card for card in waiting if card.prompt.kind is PromptKind.CLARIFY]
+        return questions[0] if questions else None
+
+    # Steps ----------------------------------------------------------------------------------------
+
+    async def _answer(
+        self, card: _Card, answer: Answer, cause: ResumeCause, followup: UUID | None = None
+    ) -> str | None:
+        """Resume the run and resolve the prompt; returns what to tell the person when that failed."""
+        card.move(CardState.CLAIMED)
+        await card.settled.wait()
+        if not await self._resume(card, cause, followup):
+            card.move(CardState.CLOSED)
+            return REFUSED
+        self._box.waiting(None)
+        self._patcher.poke()
+        if not await self._services.runtime.answer_prompt(card.prompt, answer.value):
+            card.move(CardState.CLOSED)
+            return NOT_WAITING
+        card.move(CardState.RESOLVED)
+        card.move(CardState.ANSWERED)
+        return None
+
+    async def _resume(self, card: _Card, cause: ResumeCause, followup: UUID | None = None) -> bool:
+        """End the wait with the evidence of this moment; returns whether the run may go on."""
+        stored = await self._services.store.card(card.card_id)
+        if stored is None or stored.message_id is None:
+            return False
+        proof = await self._services.prover.now()
+        reason = proof.refusal(self._run.billing_mode, self._run.tool_class)
+        if reason is not None:
+            self._end_run(reason)
+            return False
+        start = proof.start(self._run.billing_mode)
+        body = ResumeRun(
+            cause=cause,
+            message_id=stored.message_id,
+            followup_message_id=followup,
+            billing_mode=start.billing_mode,
+            billing_evidence=start.billing_evidence,
+            tool_class=start.tool_class,
+        )
+        try:
+            await self._services.api.resume_run(self._run.id, self._token, body)
+        except RunEnded:
+            return False
+        except ProblemAnswer as problem:
+            return self._resume_refused(problem)
+        return True
+
+    def _resume_refused(self, problem: ProblemAnswer) -> bool:
+        _log.warning("run %s: a card's wait was not ended: %s", self._run.id, problem)
+        if problem.code == ProblemCode.BILLING_MODE_MISMATCH:
+            self._end_run(Reason.BILLING_MODE_MISMATCH)
+        elif problem.code == ProblemCode.TOOL_CLASS_EXCEEDED:
+            self._end_run(Reason.TOOL_CLASS_EXCEEDED)
+        return False
+
+    async def _close(self, card: _Card) -> None:
+        """Nobody waits behind the card: end its wait, so that nobody can use it."""
+        await card.settled.wait()
+        await self._resume(card, ResumeCause.PROMPT_EXPIRED)
+        self._box.waiting(None)
+        self._patcher.poke()
+        await self._services.store.record(CardGone(card.card_id))
+
+    async def _watch(self, card: _Card) -> None:
+        """Withdraw a card that does not reach its people."""
+        await self._services.clock.sleep(DELIVERY_SECONDS)
+        if not card.delivered and card.state is CardState.OPEN:
+            await self._withdraw(card, "it could not be delivered")
+
+    async def _withdraw(self, card: _Card, why: str) -> None:
+        card.move(CardState.CLOSED)
+        card.settled.set()
+        await self._services.store.record(CardGone(card.card_id))
+        await self._services.runtime.answer_prompt(card.prompt, WITHDRAWN[card.prompt.kind])
+        self._box.waiting(None)
+        self._box.note(f"A question of the agent was not shown ({why}).")
+        self._patcher.poke()
+
+    async def _respond(
+        self, interaction_id: UUID, entry_id: UUID, response: InteractionResponse, *more: Change
+    ) -> None:
+        """Store the answer to an interaction, what it means for the card, and that its event is done."""
+        done = EntryMove(entry_id, EntryState.DONE)
+        await self._outbox.put(*more, response_call(self._run.id, interaction_id, response), done)
+
+    # Finding --------------------------------------------------------------------------------------
+
+    async def _card_of_message(self, message_id: UUID) -> _Card | None:
+        """The card that the server holds as a message; waits while one of ours is on its way."""
+        try:
+            async with asyncio.timeout(FINDING_SECONDS), self._news:
+                while True:
+                    stored = await self._services.store.card_of_message(message_id)
+                    if stored is not None:
+                        return self._cards.get(stored.card_id)
+                    if all(card.delivered for card in self._cards.values()):
+                        return None
+                    await self._news.wait()
+        except (TimeoutError, BothyError):
+            return None
+
+    def _limit(self) -> int:
+        return self._services.limits().max_content_bytes
+
+    async def _tell(self) -> None:
+        async with self._news:
+            self._news.notify_all()
+
+    def _of_call(self, call: OutboxCall) -> _Card | None:
+        key = "client_msg_id" if call.operation == CREATE_MESSAGE.name else CARD_KEY
+        return self._cards.get(str(call.body.get(key)))
+
+    @staticmethod
+    def _waits(card: _Card) -> bool:
+        return card.state is CardState.OPEN and card.settled.is_set()
+
+
+def failed(text: str, *, reopen: bool = False) -> InteractionResponse:
+    """The answer to an interaction that answered nothing.
+
+    Args:
+        text: What the person reads.
+        reopen: Whether the card may be used again.
+    """
+    return InteractionResponse(status=InteractionStatus.FAILED, text=text, reopen=reopen or None)
