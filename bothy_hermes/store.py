@@ -6,7 +6,7 @@ the outbox and leaves no trace in the file once it was sent. Never holds a run t
 `store_lock.StateLock` opens it.
 
 Neighbours: `store_values` (the values and the tables of legal moves), `store_rows` (statements),
-`store_schema` (tables), `store_file` (permissions, what errors mean).
+`store_schema` (tables), `store_file` (permissions, what errors mean), `store_health` (who is told of them).
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ from uuid import UUID
 from . import store_rows as rows
 from .clock import Clock
 from .codec import format_time
+from .errors import StateError
 from .store_file import open_database
+from .store_health import StoreHealth, Tell
 from .store_values import (
     CallDone,
     CallFailed,
@@ -77,7 +79,15 @@ SESSION_LIFE = timedelta(days=365)
 """How long an unused thread's session is remembered: the server names it anyway, this is for when it
 names none."""
 
+PATIENCE_SECONDS = 1.0
+"""Between two tries of a patient call: an operator who frees some space is at a prompt."""
+
 _ADAPTER_ID = "adapter_id"
+_PROBE = "probed_at"
+
+
+def _nobody(_trouble: StateError | None) -> None:
+    return None
 
 
 @final
@@ -85,24 +95,41 @@ class Store:
     """The open state file; made by `open`.
 
     Every method raises `StateError` when the disk does not take or give what is asked; nothing of the
-    call was done then, and the next one is tried afresh. Cancelling a call never undoes it.
+    call was done then, and the next one is tried afresh. Cancelling a call never undoes it. Calls of a
+    `patient` view wait instead until the disk takes them.
     """
 
-    def __init__(self, directory: Path, clock: Clock) -> None:
+    def __init__(self, writer: Writer, clock: Clock, health: StoreHealth, *, patient: bool = False) -> None:
+        self._writer = writer
         self._clock = clock
-        self._writer = Writer(functools.partial(open_database, directory), _Scrubber())
+        self._health = health
+        self._is_patient = patient
 
     @classmethod
-    async def open(cls, directory: Path, clock: Clock) -> Store:
+    async def open(cls, directory: Path, clock: Clock, tell: Tell = _nobody) -> Store:
         """Open a directory's state file, made when it is missing.
+
+        Args:
+            directory: The state directory.
+            clock: Time, and the first adapter ID.
+            tell: Told when the disk stops taking what is written, and when it does again.
 
         Raises:
             StateTooNew: A newer version wrote it.
             StateError: It cannot be used.
         """
-        store = cls(directory, clock)
-        await store._writer.start()
-        return store
+        writer = Writer(functools.partial(open_database, directory), _Scrubber())
+        await writer.start()
+        return cls(writer, clock, StoreHealth(lambda: writer.commits, tell))
+
+    def patient(self) -> Store:
+        """The same file for work that can only wait: what the disk refuses now is tried until it is taken."""
+        return Store(self._writer, self._clock, self._health, patient=True)
+
+    @property
+    def trouble(self) -> StateError | None:
+        """What the disk refused last, None since it took something again."""
+        return self._health.trouble
 
     async def close(self) -> None:
         """Finish what was asked for and close the file; later calls raise `StateError`."""
@@ -112,6 +139,10 @@ class Store:
     def commits(self) -> int:
         """How many transactions changed something so far, for measures."""
         return self._writer.commits
+
+    async def probe(self) -> None:
+        """Write something of no meaning: whether the disk takes it tells whether a trouble is over."""
+        await self._run(rows.keep, _PROBE, self._moment())
 
     async def adapter_id(self) -> UUID:
         """The adapter's own ID, made once and kept in the file."""
@@ -273,7 +304,19 @@ class Store:
     async def _run(
         self, job: Callable[Concatenate[sqlite3.Connection, P], T], *args: P.args, **kwargs: P.kwargs
     ) -> T:
-        return await self._writer.run(lambda connection: job(connection, *args, **kwargs))
+        while True:
+            try:
+                result = await self._writer.run(lambda connection: job(connection, *args, **kwargs))
+            except StateError as error:
+                if self._writer.closed:
+                    raise
+                self._health.failed(error)
+                if not self._is_patient:
+                    raise
+                await self._clock.sleep(PATIENCE_SECONDS)
+            else:
+                self._health.worked()
+                return result
 
     def _moment(self) -> str:
         return format_time(self._clock.now())

@@ -70,6 +70,11 @@ class Writer:
         # A daemon: a process that ends without `close` loses nothing that was acknowledged.
         self._thread = threading.Thread(target=self._main, name="bothy-state", daemon=True)
 
+    @property
+    def closed(self) -> bool:
+        """Whether nothing is taken any more."""
+        return self._closed
+
     async def start(self) -> None:
         """Open the file.
 

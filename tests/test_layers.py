@@ -55,6 +55,7 @@ LAYERS = {
         "state_files",
         "store",
         "store_file",
+        "store_health",
         "store_lock",
         "store_rows",
         "store_schema",
