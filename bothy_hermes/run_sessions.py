@@ -110,6 +110,8 @@ class RunSession:
         """The model's title of a conversation that this run began, if it comes in time."""
         if self._mode is not SessionMode.NEW or self._thread.title_source is not TitleSource.AUTO:
             return None
+        if not self._runtime.capabilities.title:
+            return None
         end = self._clock.monotonic() + TITLE_SECONDS
         while True:
             title = await self._runtime.session_title(session_id)
