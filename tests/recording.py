@@ -47,36 +47,16 @@ READ_OF_HOOKS = frozenset(
 )
 """Members of hook payloads whose values are kept; the others hold prompts, contents and paths."""
 
-KEPT_OF_OBJECTS = frozenset(
-    {
-        "arguments",
-        "channel_prompt",
-        "chat_id",
-        "chat_type",
-        "content",
-        "function",
-        "internal",
-        "message_id",
-        "name",
-        "source",
-        "text",
-        "thread_id",
-        "tool_calls",
-        "type",
-        "user_id",
-        "user_name",
-        "platform",
-        "allow_gateway_control",
-    }
-)
-"""Attributes kept of an event, its source and an assistant's message."""
-
 _PATTERNS = (
     ("id", re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")),
     ("session", re.compile(r"\d{8}_\d{6}_[0-9a-f]{6,8}")),
     ("call", re.compile(r"call_[0-9a-f]{8,}")),
+    ("turn", re.compile(r"(?<=:)[0-9a-f]{8}(?![0-9A-Za-z-])")),
     ("hex", re.compile(r"(?<![0-9A-Za-z])[0-9a-f]{32}(?![0-9A-Za-z])")),
 )
+LARGEST_COUNT = 1_000_000
+"""A larger number is no count but an ID of a running process (a draft's)."""
+
 _URL = re.compile(r"https?://[^\s\"'<>]+")
 _PATH = re.compile(r"(?<![\w.<])/(?:[\w.+-]+/)*[\w.+-]+")
 
@@ -87,6 +67,7 @@ class Stable:
     def __init__(self):
         self._names = {}
         self._counts = {}
+        self._numbers = {}
 
     def text(self, text):
         for kind, pattern in _PATTERNS:
@@ -102,7 +83,9 @@ class Stable:
     def value(self, value):
         if isinstance(value, str):
             return self.text(value)
-        if isinstance(value, bool) or value is None or isinstance(value, int):
+        if isinstance(value, int) and value > LARGEST_COUNT:
+            return self._numbers.setdefault(value, len(self._numbers) + 1)
+        if isinstance(value, bool | int | None):
             return value
         if isinstance(value, float):
             return 0.0
@@ -118,26 +101,20 @@ def stabilize(rows):
 
 
 def _kept(row):
-    arguments = row["arguments"]
-    if row["kind"] == "hook":
-        arguments = {
-            key: _objects(value) if key in READ_OF_HOOKS else type_word(value)
-            for key, value in sorted(arguments.items())
-        }
-    else:
-        arguments = {key: _objects(value) for key, value in arguments.items() if key != "config"}
-    return {**row, "arguments": arguments}
+    if row["kind"] != "hook":
+        return row
+    values = sorted(row["arguments"].items())
+    kept = {
+        key: _hook_value(key, value) if key in READ_OF_HOOKS else type_word(value) for key, value in values
+    }
+    return {**row, "arguments": kept}
 
 
-def _objects(value):
-    """Of objects that stand for Hermes' own ones only what the plugin reads."""
-    if isinstance(value, list):
-        return [_objects(one) for one in value]
-    if not isinstance(value, dict):
-        return value
-    if not {"message_type", "tool_calls", "source"} & set(value):
-        return value
-    return {key: _objects(one) for key, one in sorted(value.items()) if key in KEPT_OF_OBJECTS}
+def _hook_value(key, value):
+    """A value that the plugin reads; token counts depend on the machine's names and become fixed ones."""
+    if key == "usage" and isinstance(value, dict):
+        return {name: 10 * place for place, name in enumerate(sorted(value), start=1)}
+    return value
 
 
 def type_word(value):

@@ -133,7 +133,7 @@ def _context_thread():
 
 
 def plain(value):
-    """A value of Hermes as JSON: objects become their public simple attributes."""
+    """A value of Hermes as JSON; of its objects only what a platform may care about."""
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, Enum):
@@ -142,16 +142,28 @@ def plain(value):
         return {str(key): plain(one) for key, one in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
         return [plain(one) for one in value]
-    names = [name for name in dir(value) if not name.startswith("_")]
-    simple = {name: getattr(value, name, None) for name in names}
-    return {
-        name: plain(one)
-        for name, one in simple.items()
-        if one is None
-        or isinstance(one, bool | int | float | str | Enum | dict | list | tuple)
-        or name in DEEPER
-    }
+    found = {name: getattr(value, name) for name in ATTRIBUTES if hasattr(value, name)}
+    # A tool call of Hermes is its own `function`.
+    return {name: plain(one) for name, one in found.items() if one is not value}
 
 
-DEEPER = ("source", "function")
-"""Attributes whose objects are written down as well: an event's source, a tool call's function."""
+ATTRIBUTES = (
+    "text",
+    "message_id",
+    "internal",
+    "allow_gateway_control",
+    "source",
+    "platform",
+    "chat_id",
+    "chat_type",
+    "thread_id",
+    "user_id",
+    "user_name",
+    "content",
+    "tool_calls",
+    "function",
+    "name",
+    "arguments",
+    "type",
+)
+"""Attributes of an event, its source, an assistant's message and its tool calls."""
