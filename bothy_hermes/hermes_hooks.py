@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 from collections.abc import Callable, Mapping
 from typing import Any
 from uuid import UUID
@@ -45,10 +46,13 @@ def thread_of_context() -> UUID | None:
 
 
 def home_of_context() -> str:
-    """Return the home of the profile that Hermes is at; several live in one process."""
+    """Return the home of the profile that Hermes is at; several live in one process.
+
+    With links resolved: Hermes names the same home by its variable or by its place.
+    """
     from hermes_constants import get_hermes_home
 
-    return str(get_hermes_home())
+    return os.path.realpath(str(get_hermes_home()))
 
 
 def parse_id(value: object) -> UUID | None:

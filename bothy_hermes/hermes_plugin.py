@@ -84,7 +84,7 @@ class ServerPlatform(BasePlatformAdapter):  # type: ignore[misc]  # Hermes ships
             self._lock = None
             self._set_fatal_error("bothy", str(error), retryable=isinstance(error, StateLocked))
             return False
-        runtime = HermesRuntime(self, self._key, self._clock)
+        runtime = HermesRuntime(self, self._key, home, self._clock)
         self._bothy = runtime
         self._hooks = hermes_hooks.HookReceiver(self._key, home, runtime.hear)
         self._adapter = AdapterLoop(settings, runtime, self._clock, Path(home) / self._key)

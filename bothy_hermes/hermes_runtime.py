@@ -80,12 +80,14 @@ class HermesRuntime:
     Args:
         platform: The platform object.
         platform_key: Its name in Hermes.
+        home: The home of the profile that it serves.
         clock: Time and IDs.
     """
 
-    def __init__(self, platform: Platform, platform_key: str, clock: Clock) -> None:
+    def __init__(self, platform: Platform, platform_key: str, home: str, clock: Clock) -> None:
         self._platform = platform
         self._platform_key = platform_key
+        self._home = home
         self._clock = clock
         self._loop = asyncio.get_running_loop()
         self._context = contextvars.copy_context()
@@ -133,7 +135,8 @@ class HermesRuntime:
         task = self._asking.get(what)
         if task is None or task.done():
             # The task inherits the context in which it is made, and the thread that of the task.
-            task = self._context.copy().run(self._loop.create_task, asyncio.to_thread(question))
+            asking = asyncio.to_thread(self._in_profile, question)
+            task = self._context.copy().run(self._loop.create_task, asking)
             self._asking[what] = task
         try:
             if not await self._within(asyncio.shield(task), ANSWER_SECONDS):
@@ -145,6 +148,10 @@ class HermesRuntime:
             return None
         self._tell(what, None)
         return answer
+
+    def _in_profile(self, question: Callable[[], T]) -> T:
+        with hermes_versions.profile_scope(self._home):
+            return question()
 
     def _tell(self, what: str, problem: str | None) -> None:
         """Log why something is unknown, once until it changes: it is asked for at every heartbeat."""

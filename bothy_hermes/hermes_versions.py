@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 _UNTRANSLATED = "display.status_phrase."
@@ -79,6 +81,21 @@ def was_accepted(event: Any) -> bool | None:
     """Tell whether Hermes took the event in, None when this version does not say."""
     accepted = getattr(event, "_gateway_accepted", None)
     return accepted if isinstance(accepted, bool) else None
+
+
+def profile_scope(home: str) -> AbstractContextManager[object]:
+    """Return the scope in which a profile's own variables are read, as they are at this moment.
+
+    With several profiles in one gateway Hermes refuses to read a secret outside of such a scope. A
+    scope is a copy of the variables at the time it was made, so each question enters a new one.
+    """
+    several = _attribute(("agent.secret_scope", "is_multiplex_active"))
+    if several is None or not several():
+        return nullcontext()
+    scope: Callable[[Path], AbstractContextManager[object]] | None = _attribute(
+        ("gateway.run", "_profile_runtime_scope")
+    )
+    return nullcontext() if scope is None else scope(Path(home))
 
 
 def is_oauth_token(key: str) -> bool:

@@ -1,6 +1,7 @@
 """The runtime inside a gateway, on a platform that does what a test says."""
 
 import asyncio
+import contextlib
 import contextvars
 import threading
 from types import SimpleNamespace
@@ -47,7 +48,7 @@ class Gateway:
         self.busy_mode = BusyMode.STEER
         self.on_hand_in = None
         self.on_stop = None
-        self.runtime = HermesRuntime(self, "bothy", self.fake.clock)
+        self.runtime = HermesRuntime(self, "bothy", hermes.HOME, self.fake.clock)
 
     def turn_event(self, turn):
         return SimpleNamespace(message_id=str(turn.message_id), turn=turn)
@@ -536,6 +537,24 @@ class TestQuestions:
         profile.set("mine")
         play(scene)
         assert seen == [("mine", False)]
+
+    def test_decision_4_with_several_profiles_each_question_reads_the_profiles_variables_anew(self, play):
+        """Hermes refuses secrets outside of a profile's scope, and a scope is a copy of its moment."""
+        entered = []
+
+        @contextlib.contextmanager
+        def scope(home):
+            entered.append(str(home))
+            yield
+
+        async def scene(gateway):
+            gateway.state.modules["agent.secret_scope"].is_multiplex_active = lambda: True
+            gateway.state.modules["gateway.run"]._profile_runtime_scope = scope
+            await gateway.runtime.loaded_toolsets()
+            await gateway.runtime.resolved_credential()
+            assert entered == [hermes.HOME, hermes.HOME]
+
+        play(scene)
 
     def test_one_question_serves_all_who_ask_at_the_moment(self, play, monkeypatch):
         """Asking writes to the home."""

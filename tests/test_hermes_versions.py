@@ -122,6 +122,24 @@ class TestKeys:
         assert "secret" not in repr(versions.stored_credentials("anthropic"))
 
 
+class TestProfiles:
+    """Several profiles in one gateway."""
+
+    @pytest.mark.parametrize("without", [(), ("agent.secret_scope",)])
+    def test_a_single_profile_needs_no_scope(self, monkeypatch, without):
+        """Its variables are the process's own."""
+        hermes.installed(monkeypatch, without=without)
+        with versions.profile_scope("/one") as scope:
+            assert scope is None
+
+    def test_a_hermes_without_scopes_is_asked_as_it_is(self, monkeypatch):
+        """It has no such function to enter."""
+        state = hermes.installed(monkeypatch)
+        state.modules["agent.secret_scope"].is_multiplex_active = lambda: True
+        with versions.profile_scope("/one") as scope:
+            assert scope is None
+
+
 class TestApprovals:
     """Requests have IDs from 0.20 on."""
 

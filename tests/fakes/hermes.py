@@ -166,6 +166,7 @@ def _gateway(state):
             del state.locks[scope, identity]
 
     _module(state, "gateway")
+    _module(state, "gateway.run")
     _module(state, "gateway.config", Platform=lambda key: SimpleNamespace(value=key))
     _module(state, "gateway.platforms")
     _module(
@@ -237,6 +238,7 @@ def _agent(state):
         return f"is using {tool} {args['command']}…" if args else f"is using {tool}…"
 
     _module(state, "agent")
+    _module(state, "agent.secret_scope", is_multiplex_active=lambda: False)
     _module(state, "agent.anthropic_credentials", _is_oauth_token=is_oauth)
     _module(state, "agent.anthropic_adapter", _is_oauth_token=is_oauth)
     _module(
