@@ -14,7 +14,7 @@ from uuid import UUID
 from .bothy_api import BothyApi
 from .bothy_credentials import TokenSource
 from .codec import dump, parse
-from .errors import ProblemAnswer
+from .errors import ProblemAnswer, WireError
 from .store import CardGone, Change, ClaimMove, ClaimState, OpenCard, OutboxCall, Store
 from .store_values import CLAIM_MOVES
 from .wire import (
@@ -173,7 +173,10 @@ async def send(sending: Sending, call: OutboxCall) -> Sequence[Change]:
         ProblemAnswer: The server refuses it.
         WireError: The stored body is none of this version's.
     """
-    return await _SENDERS[call.operation](sending, call)
+    sender = _SENDERS.get(call.operation)
+    if sender is None:
+        raise WireError("operation", "is none of this version's")
+    return await sender(sending, call)
 
 
 async def _send_message(sending: Sending, call: OutboxCall) -> Sequence[Change]:
@@ -244,12 +247,29 @@ async def _send_finish(sending: Sending, call: OutboxCall) -> Sequence[Change]:
     try:
         await sending.api.finish_run(call.run_id, sending.token, end)
     except ProblemAnswer as problem:
-        if problem.code != ProblemCode.CARD_OPEN:
-            raise
-        # A card of a process that is gone: nobody can answer it, and the end of the run closes it.
-        lost = replace(end, outcome=Outcome.FAILED, reason=Reason.ADAPTER_RESTARTED)
-        await sending.api.finish_run(call.run_id, sending.token, lost)
+        await sending.api.finish_run(
+            call.run_id, sending.token, await _other_end(sending, call, end, problem)
+        )
     return tuple(CardGone(card.card_id) for card in await sending.store.cards(call.run_id))
+
+
+async def _other_end(sending: Sending, call: OutboxCall, end: FinishRun, problem: ProblemAnswer) -> FinishRun:
+    """The end that the server takes instead of one it refused.
+
+    Raises:
+        ProblemAnswer: There is none.
+    """
+    if problem.code == ProblemCode.CARD_OPEN:
+        # A card of a process that is gone: nobody can answer it, and the end of the run closes it.
+        return replace(end, outcome=Outcome.FAILED, reason=Reason.ADAPTER_RESTARTED)
+    if problem.code != ProblemCode.RUN_ENDED:
+        raise problem
+    # The server ended it first; metrics and costs are still taken, with its own outcome.
+    state = (await sending.api.get_run(call.run_id)).run.state
+    if not state.ended or state.value == end.outcome.value:
+        raise problem
+    outcome = Outcome(state.value)
+    return replace(end, outcome=outcome, reason=Reason.INTERRUPTED if outcome is Outcome.FAILED else None)
 
 
 def _target(call: OutboxCall) -> UUID:

@@ -16,7 +16,7 @@ from typing import Any
 from uuid import UUID
 
 from .defaults import LOGGER_NAME
-from .errors import IllegalMove, ProblemAnswer, RunEnded, describe
+from .errors import BothyError, IllegalMove, ProblemAnswer, RunEnded, describe
 from .live_box import LiveBox
 from .run_calls import finish_call, message_call, response_call
 from .run_cards import NOT_WAITING, RunCards, failed
@@ -146,8 +146,6 @@ class RunWork(OutboxEvents):
             sending = self._group.create_task(self._outbox.run(), name=f"bothy-outbox-{self.run_id}")
             await self._store_end(await self._until_end(self._group))
             await sending
-            if self._live is not None:
-                self._live.patcher.stop()
             for task in list(self._beside_tasks):
                 task.cancel()
         self._move(Stage.OVER)
@@ -217,7 +215,7 @@ class RunWork(OutboxEvents):
         except _Ended as ended:
             return ended.end
         except RunEnded:
-            return await self._ended_elsewhere()
+            return self._decided or await self._ended_elsewhere()
         except Exception as error:  # noqa: BLE001  # whatever broke, the run's people must see an end
             _log.error("run %s: %s", self.run_id, describe(error))
             return End(Outcome.FAILED, Reason.ADAPTER_ERROR)
@@ -252,7 +250,7 @@ class RunWork(OutboxEvents):
 
     async def _turn(self, prepared: Prepared, started: RunView, group: asyncio.TaskGroup) -> End:
         live = self._go_live(prepared, started, group)
-        group.create_task(live.patcher.run(), name=f"bothy-patches-{self.run_id}")
+        self._beside(group, live.patcher.run())
         await live.session.prepare(prepared.turn)
         self._stop_if_decided()
         self._move(Stage.TURN)
@@ -308,9 +306,15 @@ class RunWork(OutboxEvents):
     async def _ask_hermes(self, turn: TurnRequest, view: TurnView) -> TurnEnd:
         try:
             return await self._services.runtime.start_turn(turn, view)
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            broken: BaseException = error  # something in the runtime was cancelled, this work was not
         except Exception as error:  # noqa: BLE001  # whatever broke in Hermes, the turn has an end
-            _log.error("run %s: the runtime broke: %s", self.run_id, describe(error))
-            return TurnEnd(TurnOutcome.FAILED, type(error).__name__)
+            broken = error
+        _log.error("run %s: the runtime broke: %s", self.run_id, describe(broken))
+        return TurnEnd(TurnOutcome.FAILED, type(broken).__name__)
 
     def _end_of(self, ended: TurnEnd) -> End:
         outcome, reason = TURN_ENDS[ended.outcome]
@@ -345,16 +349,18 @@ class RunWork(OutboxEvents):
 
     async def _ended_elsewhere(self) -> End:
         """The server ended the run before the event that says so came: end it the same way."""
-        if self._decided is not None:
-            return self._decided
-        state = (await self._services.api.get_run(self.run_id, self.token)).run.state
+        try:
+            state = (await self._services.api.get_run(self.run_id, self.token)).run.state
+        except BothyError as error:
+            _log.error("run %s: it ended, nobody says how: %s", self.run_id, error)
+            state = RunState.FAILED
         if state is RunState.FAILED or not state.ended:
             return End(Outcome.FAILED, Reason.ADAPTER_ERROR)
         return End(Outcome(state.value), None)
 
     def _beside(self, group: asyncio.TaskGroup, what: Coroutine[Any, Any, None]) -> None:
         """Run something beside the turn; it ends with the work, and its failure ends nothing else."""
-        task = group.create_task(self._guarded(what), name=f"bothy-card-{self.run_id}")
+        task = group.create_task(self._guarded(what), name=f"bothy-beside-{self.run_id}")
         self._beside_tasks.add(task)
         task.add_done_callback(self._beside_tasks.discard)
 
@@ -362,7 +368,7 @@ class RunWork(OutboxEvents):
         try:
             await what
         except Exception as error:  # noqa: BLE001  # a card's trouble is not the turn's
-            _log.error("run %s: a card broke: %s", self.run_id, describe(error))
+            _log.error("run %s: something beside the turn broke: %s", self.run_id, describe(error))
 
     def _patch_interval(self) -> float:
         server = self._services.limits().run_update_min_interval_ms / 1000
