@@ -247,9 +247,8 @@ async def _send_finish(sending: Sending, call: OutboxCall) -> Sequence[Change]:
     try:
         await sending.api.finish_run(call.run_id, sending.token, end)
     except ProblemAnswer as problem:
-        await sending.api.finish_run(
-            call.run_id, sending.token, await _other_end(sending, call, end, problem)
-        )
+        other = await _other_end(sending, call, end, problem)
+        await sending.api.finish_run(call.run_id, sending.token, other)
     return tuple(CardGone(card.card_id) for card in await sending.store.cards(call.run_id))
 
 

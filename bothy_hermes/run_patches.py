@@ -72,7 +72,7 @@ class Patcher:
         self._changed.set()
 
     async def run(self) -> None:
-        """Write changes as they come, until stopped or the run has ended."""
+        """Write changes as they come, until cancelled or the run has ended."""
         while not self._over:
             await self._changed.wait()
             await self._wait_for_interval()
@@ -82,11 +82,6 @@ class Patcher:
             except Exception as error:  # noqa: BLE001  # the box is a view: a mistake in it ends no turn
                 _log.error("run %s: the live box is given up: %s", self._run_id, describe(error))
                 self._over = True
-
-    def stop(self) -> None:
-        """Write nothing more."""
-        self._over = True
-        self._changed.set()
 
     async def flush(self) -> None:
         """Write what is pending now; the interval does not hold the end of a run up."""

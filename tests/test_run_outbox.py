@@ -44,6 +44,9 @@ class Server:
     async def finish_run(self, run_id, _auth, body):
         await self._take(("finish", run_id, str(body.outcome), body.reason), "finish")
 
+    async def get_run(self, _run_id):
+        raise ProblemAnswer("getRun", 404, "not_found")
+
     async def _take(self, what, key):
         await asyncio.sleep(0)
         if key in self.refusals:

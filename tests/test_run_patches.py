@@ -65,9 +65,9 @@ def scenario(steps):
         try:
             await steps(clock, server, box, patcher)
         finally:
-            patcher.stop()
-            await clock.advance(INTERVAL)
-            await asyncio.wait_for(task, 1)
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            assert task.cancelled() or task.exception() is None
         return server, patcher
 
     return asyncio.run(run())
