@@ -19,7 +19,7 @@ from bothy_hermes.bothy_connections import (
 from bothy_hermes.errors import ConfigError, TransportError
 from tests.fakes.certificate import certificate
 from tests.fakes.clock import FakeClock
-from tests.fakes.http_peer import HangUp, HttpPeer, answer
+from tests.fakes.http_peer import HangUp, HttpPeer, answer, tunnel
 
 
 class Client:
@@ -341,29 +341,6 @@ def test_an_unusable_ca_file_names_its_key(tmp_path, content):
     with pytest.raises(ConfigError) as caught:
         tls_context(file)
     assert caught.value.key == "hermes_adapter.ca_file"
-
-
-def tunnel(port):
-    """A route that is a proxy to a port of this machine."""
-
-    def route(arrived):
-        with socket.create_connection(("127.0.0.1", port)) as upstream:
-            arrived.send(b"HTTP/1.1 200 Connection established\r\n\r\n")
-            back = threading.Thread(target=_pump, args=(upstream, arrived.wire), daemon=True)
-            back.start()
-            _pump(arrived.wire, upstream)
-            back.join()
-        raise HangUp
-
-    return route
-
-
-def _pump(source, target):
-    with contextlib.suppress(OSError):
-        while data := source.recv(65536):
-            target.sendall(data)
-    with contextlib.suppress(OSError):
-        target.shutdown(socket.SHUT_WR)
 
 
 def test_a_proxy_is_asked_for_a_tunnel(tmp_path):

@@ -151,3 +151,26 @@ class HttpPeer:
 
 class HangUp(Exception):  # it is a request to the peer, not an error
     """End the connection now."""
+
+
+def tunnel(port):
+    """A route that is a proxy to a port of this machine."""
+
+    def route(arrived):
+        with socket.create_connection(("127.0.0.1", port)) as upstream:
+            arrived.send(b"HTTP/1.1 200 Connection established\r\n\r\n")
+            back = threading.Thread(target=_pump, args=(upstream, arrived.wire), daemon=True)
+            back.start()
+            _pump(arrived.wire, upstream)
+            back.join()
+        raise HangUp
+
+    return route
+
+
+def _pump(source, target):
+    with contextlib.suppress(OSError):
+        while data := source.recv(65536):
+            target.sendall(data)
+    with contextlib.suppress(OSError):
+        target.shutdown(socket.SHUT_WR)
