@@ -1,19 +1,29 @@
 """Whose money the next turn would spend, and what it could touch, asked of Hermes now.
 
 Layer: flows. One question to the runtime serves everybody who asks at the same moment; nothing is
-kept for later, because the answer may change between two turns.
+kept for later, because the answer may change between two turns. A question that breaks is answered by
+what proves nothing: no mode, and the strongest tools.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
+from collections.abc import Awaitable
 from dataclasses import dataclass
+from typing import TypeVar
 
 from .actual_mode import ActualMode, determine
-from .runtime import Runtime
+from .defaults import LOGGER_NAME
+from .errors import describe
+from .runtime import ResolvedCredential, Runtime
 from .tool_class import classify, exceeds
 from .wire import StartRun
-from .wire_words import BillingMode, Reason
+from .wire_words import BillingMode, KeyType, Reason
+
+T = TypeVar("T")
+
+_log = logging.getLogger(LOGGER_NAME)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +82,16 @@ class Prover:
 
     async def _ask(self) -> Proof:
         credential, toolsets = await asyncio.gather(
-            self._runtime.resolved_credential(), self._runtime.loaded_toolsets()
+            _or(self._runtime.resolved_credential(), ResolvedCredential(None, KeyType.UNKNOWN)),
+            _or(self._runtime.loaded_toolsets(), None),
         )
         return Proof(determine(credential), classify(toolsets))
+
+
+async def _or(asked: Awaitable[T], unproven: T) -> T:
+    """The answer, or what stands for none when the question breaks."""
+    try:
+        return await asked
+    except Exception as error:  # noqa: BLE001  # whatever broke in Hermes, nothing is proven then
+        _log.error("Hermes could not be asked what the next turn may do: %s", describe(error))
+        return unproven
