@@ -310,6 +310,17 @@ def test_schema_and_code_are_of_one_opinion_about_events(kind, item, data):
     assert fits("Event", value) == readable(value)
 
 
+@pytest.mark.parametrize("kind", [*EVENT_EXAMPLES, "agent.of_tomorrow"])
+def test_a_token_is_judged_alike(kind):
+    """Missing or null it is refused for the three types that need one, by both."""
+    whole = {**event(kind if kind in EVENT_EXAMPLES else "run.ended"), "type": kind, "token": "t"}
+    without = {name: value for name, value in whole.items() if name != "token"}
+    needed = kind in {"agent.invocation", "agent.followup", "interaction.created"}
+    for value in (without, {**without, "token": None}):
+        assert fits("Event", value) == readable(value) == (not needed)
+    assert fits("Event", whole)
+
+
 # The judges that other tests use ------------------------------------------------------------------
 
 
