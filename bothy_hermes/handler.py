@@ -44,6 +44,7 @@ class Handler:
         self._tasks: dict[UUID, asyncio.Task[None]] = {}
         self._owed: set[UUID] = set()
         self._closing = False
+        self._closed = False
 
     @property
     def active_runs(self) -> int:
@@ -55,7 +56,14 @@ class Handler:
         return run_id in self._tasks
 
     def begin(self, entry: InboxEntry, invocation: Invocation, token: Secret | None) -> None:
-        """Work on an accepted invocation, as soon as a slot is free."""
+        """Work on an accepted invocation, as soon as a slot is free.
+
+        A run is worked on once, whatever events offer it; on the way out it is left to the next process,
+        which finds its entry.
+        """
+        if self._closing or invocation.run.id in self._works:
+            _log.warning("run %s: not begun", invocation.run.id)
+            return
         work = RunWork(self._services, entry, invocation, token)
         self._works[work.run_id] = work
         self._spawn(work.run_id, self._work(work))
@@ -66,8 +74,11 @@ class Handler:
         if run_id in self._tasks:
             self._owed.add(run_id)
             return
-        source = RunToken(self._services.api, run_id, token)
-        outbox = RunOutbox(self._services.api, self._services.store, run_id, source, entry_id=entry_id)
+        services = self._services
+        source = RunToken(services.api, run_id, token)
+        outbox = RunOutbox(
+            services.api, services.store, run_id, source, clock=services.clock, entry_id=entry_id
+        )
         self._spawn(run_id, _drain(outbox))
 
     def send_owed(self, run_id: UUID) -> None:
@@ -133,10 +144,11 @@ class Handler:
 
         What did not reach it is stored, and sent or ended after the next start.
         """
+        self._closing = True
         for work in list(self._works.values()):
             work.end_early(Outcome.FAILED, Reason.INTERRUPTED)
         await self.settle(grace)
-        self._closing = True
+        self._closed = True
         for task in list(self._tasks.values()):
             task.cancel()
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
@@ -151,13 +163,17 @@ class Handler:
             self._changed()
 
     def _spawn(self, run_id: UUID, what: Coroutine[None, None, None]) -> None:
+        if self._closed:
+            what.close()  # what it would have done is stored, for the next process
+            return
         task = asyncio.create_task(what, name=f"bothy-run-{run_id}")
         self._tasks[run_id] = task
         task.add_done_callback(lambda done: self._done(run_id, done))
 
     def _done(self, run_id: UUID, task: asyncio.Task[None]) -> None:
-        self._tasks.pop(run_id, None)
-        if run_id in self._owed and not self._closing:
+        if self._tasks.get(run_id) is task:
+            del self._tasks[run_id]
+        if run_id in self._owed and run_id not in self._tasks:
             # Stored after the task looked for the last time: it is sent now.
             self._owed.discard(run_id)
             self.send_leftovers(run_id, None)

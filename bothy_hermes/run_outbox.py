@@ -11,14 +11,25 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Sequence
+from http import HTTPStatus
 from typing import Protocol
 from uuid import UUID
 
 from . import run_calls
 from .bothy_api import BothyApi
 from .bothy_credentials import TokenSource
+from .clock import Clock
 from .defaults import LOGGER_NAME
-from .errors import ProblemAnswer, RunEnded, WireError
+from .errors import (
+    BothyError,
+    ClockRefused,
+    ConfigError,
+    ProblemAnswer,
+    RunEnded,
+    TokenRefused,
+    TransportError,
+    WireError,
+)
 from .run_calls import Sending, is_loss
 from .store import Change, EntryState, OutboxCall, Store, StoredCall
 from .wire_operations import AWAIT_RUN_INPUT, FINISH_RUN
@@ -42,6 +53,13 @@ class OutboxEvents(Protocol):
 BARRIERS = frozenset({AWAIT_RUN_INPUT.name, FINISH_RUN.name})
 """Calls before which the live box must be up to date."""
 
+MEND_SECONDS = 60.0
+"""Between two tries of a call that only an operator can help along: a token that was replaced at the
+server and not here yet, a clock that is to be set."""
+
+MENDED = (TransportError, TokenRefused, ConfigError, ClockRefused)
+"""Errors that say nothing about the call itself."""
+
 
 class RunOutbox:
     """One run's stored calls on their way.
@@ -51,6 +69,7 @@ class RunOutbox:
         store: Where the calls are.
         run_id: The run.
         token: The run's token.
+        clock: Waiting.
         entry_id: The event whose entry is done once the run's end was answered; None for none.
         events: The live run, None for what another process left.
     """
@@ -62,6 +81,7 @@ class RunOutbox:
         run_id: UUID,
         token: TokenSource,
         *,
+        clock: Clock,
         entry_id: UUID | None,
         events: OutboxEvents | None = None,
     ) -> None:
@@ -69,6 +89,7 @@ class RunOutbox:
         self._store = store
         self._run_id = run_id
         self._token = token
+        self._clock = clock
         self._entry_id = entry_id
         self._events = events
         self._changed = asyncio.Event()
@@ -102,13 +123,24 @@ class RunOutbox:
         call = stored.call
         if self._events is not None and call.operation in BARRIERS:
             await self._events.before(call)
-        sending = Sending(self._api, self._store, self._token, self._lost_messages)
         try:
-            changes = await run_calls.send(sending, call)
+            changes = await self._make(call)
         except (ProblemAnswer, WireError) as error:
             await self._give_up(stored, error)
         else:
             await self._settle(stored, changes)
+
+    async def _make(self, call: OutboxCall) -> Sequence[Change]:
+        """Make a call until the server has taken or refused it."""
+        sending = Sending(self._api, self._store, self._token, self._lost_messages)
+        while True:
+            try:
+                return await run_calls.send(sending, call)
+            except BothyError as error:
+                if not _can_be_mended(error):
+                    raise
+                _log.error("run %s: %s waits: %s", self._run_id, call.operation, error)
+            await self._clock.sleep(MEND_SECONDS)
 
     async def _settle(self, stored: StoredCall, changes: Sequence[Change]) -> None:
         await self._store.call_done(stored.sequence, entry=self._entry_after(stored.call), also=changes)
@@ -132,3 +164,10 @@ class RunOutbox:
         if call.operation == FINISH_RUN.name and self._entry_id is not None:
             return self._entry_id, EntryState.DONE
         return None
+
+
+def _can_be_mended(error: BothyError) -> bool:
+    """Whether the call may succeed later as it is: a refused token refuses no call."""
+    if isinstance(error, ProblemAnswer):
+        return error.status == HTTPStatus.UNAUTHORIZED
+    return isinstance(error, MENDED)

@@ -131,6 +131,7 @@ class RunWork(OutboxEvents):
             services.store,
             self.run_id,
             self.token,
+            clock=services.clock,
             entry_id=entry.event_id,
             events=self,
         )

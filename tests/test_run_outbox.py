@@ -6,7 +6,7 @@ from uuid import UUID
 import pytest
 
 from bothy_hermes.codec import parse
-from bothy_hermes.errors import ProblemAnswer, RunEnded
+from bothy_hermes.errors import ConfigError, ProblemAnswer, RunEnded, TokenRefused, TransportError
 from bothy_hermes.run_calls import finish_call, message_call
 from bothy_hermes.run_outbox import RunOutbox
 from bothy_hermes.store import EntryState, InboxEntry, Store
@@ -15,6 +15,7 @@ from tests.fakes.clock import FakeClock
 
 RUN = UUID("0192f4a0-7b1c-7000-8000-0000000000aa")
 EVENT = UUID("0192f4a0-7b1c-7000-8000-0000000000ee")
+CLOCK = FakeClock().clock
 
 
 def message(text, key="m1"):
@@ -69,7 +70,7 @@ def run(directory, steps, **refusals):
         server.refusals = refusals
         store = await opened(directory)
         try:
-            outbox = RunOutbox(server, store, RUN, None, entry_id=EVENT)
+            outbox = RunOutbox(server, store, RUN, None, clock=CLOCK, entry_id=EVENT)
             await steps(store, outbox)
             left = [stored.call.operation for stored in await store.calls()]
             return server.taken, left, (await store.entry(EVENT)).state, await store.counters()
@@ -178,7 +179,7 @@ def test_what_is_pending_is_written_before_the_end(tmp_path):
         server = Server()
         server.refusals = {"m2": ProblemAnswer("createMessage", 413, "content_too_long")}
         store = await opened(tmp_path)
-        outbox = RunOutbox(server, store, RUN, None, entry_id=EVENT, events=watcher)
+        outbox = RunOutbox(server, store, RUN, None, clock=CLOCK, entry_id=EVENT, events=watcher)
         await outbox.put(message_call(RUN, message("one")), message_call(RUN, message("two", "m2")))
         await outbox.put(finish_call(RUN, finished()))
         await asyncio.wait_for(outbox.run(), 5)
@@ -204,7 +205,7 @@ def test_a_crash_before_the_answer_sends_the_call_again(tmp_path):
     async def second():
         server = Server()
         store = await Store.open(tmp_path, FakeClock().clock)
-        over = await RunOutbox(server, store, RUN, None, entry_id=EVENT).drain()
+        over = await RunOutbox(server, store, RUN, None, clock=CLOCK, entry_id=EVENT).drain()
         left = await store.calls()
         await store.close()
         return server.taken, over, left
@@ -220,3 +221,41 @@ def test_metrics_travel_with_the_end():
     call = finish_call(RUN, FinishRun(outcome="completed", metrics=Metrics(duration_ms=5)))
     assert call.body["metrics"]["duration_ms"] == 5
     assert call.run_id == RUN
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    [
+        ProblemAnswer("renewRunToken", 401, "unauthorized"),
+        ConfigError("hermes_adapter.token_file", "cannot be read"),
+        TokenRefused("malformed"),
+        TransportError("createMessage", "too_large", sent=True),
+    ],
+    ids=["token", "file", "answer", "size"],
+)
+def test_what_refuses_no_call_loses_none(tmp_path, trouble):
+    """A token that was replaced at the server and not here yet holds an answer up, and costs none."""
+    fake = FakeClock()
+
+    async def scenario():
+        server = Server()
+        server.refusals = {"m1": trouble}
+        store = await opened(tmp_path)
+        outbox = RunOutbox(server, store, RUN, None, clock=fake.clock, entry_id=EVENT)
+        await outbox.put(message_call(RUN, message("kept")), finish_call(RUN, finished()))
+        sending = asyncio.ensure_future(outbox.run())
+        async with asyncio.timeout(5):
+            while not fake.sleepers:  # noqa: ASYNC110  # the disk is a thread of its own
+                await asyncio.sleep(0.001)
+        assert server.taken == []
+        assert len(await store.calls()) == 2
+        server.refusals = {}
+        await fake.advance(60)
+        await asyncio.wait_for(sending, 5)
+        counters = await store.counters()
+        await store.close()
+        return server.taken, counters
+
+    taken, counters = asyncio.run(scenario())
+    assert taken == [("message", RUN, "kept"), ("finish", RUN, "completed", None)]
+    assert counters == {}

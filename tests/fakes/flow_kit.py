@@ -294,7 +294,8 @@ class Rooms:
 
     def outbox(self, run_id=RUN):
         """The outbox of a run."""
-        return RunOutbox(self.api, self.store, run_id, RunToken(self.api, run_id), entry_id=EVENT)
+        source, clock = RunToken(self.api, run_id), self.fake.clock
+        return RunOutbox(self.api, self.store, run_id, source, clock=clock, entry_id=EVENT)
 
     async def until(self, condition):
         """Wait for something that threads and tasks bring about; time stands still meanwhile."""
