@@ -112,7 +112,7 @@ class Gateways:
         costs_off = not connection.costs_enabled
         connection.link, replaced = self.instance.events.attach(identify, costs_off=costs_off)
         for other in self._connections:
-            if other.link is replaced and other is not connection:
+            if replaced is not None and other.link is replaced:
                 other.link = None
                 other.leave(REPLACED)
         connection.send(Ready(pending=self.instance.events.pending(identify.consumer)))

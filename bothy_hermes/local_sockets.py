@@ -94,7 +94,7 @@ class Sockets:
             if not head:
                 return False
             request = read_head(head)
-            if request.upgrade and self._agents.is_gateway(request):
+            if self._agents.is_gateway(request):
                 await self._open_gateway(reader, writer, head, request)
                 return False
             request = await self._read_body(reader, writer, request)
@@ -180,9 +180,11 @@ class Sockets:
         finally:
             for task in (sending, gone):
                 task.cancel()
-            await asyncio.gather(sending, gone, return_exceptions=True)
+            failed, _ = await asyncio.gather(sending, gone, return_exceptions=True)
             if isinstance(stream, AsyncGenerator):
                 await stream.aclose()
+        if isinstance(failed, Exception):
+            raise failed
 
 
 async def _send_all(writer: asyncio.StreamWriter, stream: AsyncIterator[bytes]) -> None:

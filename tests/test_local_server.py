@@ -1,0 +1,104 @@
+"""The command `local-server`, in a process of its own."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from bothy_hermes.local_server import is_loopback, run_local_server
+
+ROOT = Path(__file__).parents[1]
+
+
+def start(*options):
+    code = (
+        "import sys; from bothy_hermes.local_server import run_local_server as r; sys.exit(r(sys.argv[1:]))"
+    )
+    return subprocess.Popen(
+        [sys.executable, "-c", code, *options],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_one_ready_line_and_a_clean_stop(tmp_path, number):
+    state = tmp_path / "state"
+    process = start("--state", str(state), "--json", "--dpop")
+    ready = json.loads(process.stdout.readline())
+    process.send_signal(number)
+    out, err = process.communicate(timeout=20)
+    assert (process.returncode, out, err) == (0, "", "")
+    assert set(ready) == {"api_url", "page_url", "instance_id", "agent", "people"}
+    assert ready["agent"]["token_file"] == str(state / "agent.token")
+    assert ready["agent"]["dpop_key_file"] == str(state / "agent-dpop.pem")
+    assert [set(one) for one in ready["people"]] == [{"id", "name", "role", "token", "login_url"}] * 2
+    assert not (state / "server.sqlite3-wal").exists()
+
+
+def test_people_read_sentences(tmp_path):
+    process = start("--state", str(tmp_path))
+    lines = [process.stdout.readline() for _ in range(10)]
+    process.terminate()
+    process.communicate(timeout=20)
+    text = "".join(lines)
+    assert "Ada (owner): http://127.0.0.1:" in text
+    assert "hermes_adapter.server_url: http://127.0.0.1:" in text
+    assert f"hermes_adapter.token_file: {tmp_path / 'agent.token'}" in text
+
+
+def test_a_public_address_with_consent_says_what_that_means(tmp_path):
+    process = start("--state", str(tmp_path), "--host", "0.0.0.0", "--allow-remote", "--json")
+    assert json.loads(process.stdout.readline())["page_url"].startswith("http://127.0.0.1:")
+    process.terminate()
+    assert "plain HTTP" in process.communicate(timeout=20)[1]
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (
+            ["--host", "0.0.0.0"],
+            "--host: is not an address of this machine alone; add --allow-remote to consent",
+        ),
+        (["--host", "example.com"], "--host: is not an address"),
+    ],
+)
+def test_a_public_address_needs_consent(tmp_path, capsys, options, sentence):
+    assert run_local_server(["--state", str(tmp_path / "state"), *options]) == 2
+    assert sentence in capsys.readouterr().err
+    assert not (tmp_path / "state").exists()
+
+
+def test_a_directory_in_use_is_one_sentence(tmp_path):
+    first = start("--state", str(tmp_path / "state"), "--json")
+    first.stdout.readline()
+    second = start("--state", str(tmp_path / "state"))
+    out, err = second.communicate(timeout=20)
+    first.terminate()
+    first.communicate(timeout=20)
+    assert (second.returncode, out) == (2, "")
+    assert err == (
+        "bothy_hermes: state: another server uses this state directory; stop it or name another directory\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("host", "loopback"),
+    [
+        ("127.0.0.1", True),
+        ("127.9.9.9", True),
+        ("::1", True),
+        ("localhost", True),
+        ("10.0.0.1", False),
+        ("h", False),
+    ],
+)
+def test_which_addresses_are_this_machines(host, loopback):
+    assert is_loopback(host) is loopback
