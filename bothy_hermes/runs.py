@@ -160,7 +160,7 @@ class RunWork(OutboxEvents):
             return
         self._decided = End(outcome, reason)
         if self._stage is Stage.TURN and self._group is not None:
-            self._group.create_task(self._interrupt(), name=f"bothy-interrupt-{self.run_id}")
+            self._beside(self._group, self._interrupt())
 
     def poke(self) -> None:
         """A call of the run was stored by somebody else."""
