@@ -65,7 +65,11 @@ class Recovery:
 
     async def _send_what_is_owed(self) -> None:
         store = self._services.store
-        entries = {entry.run_id: entry.event_id for entry in await store.open_entries() if entry.run_id}
+        entries = {
+            entry.run_id: entry.event_id
+            for entry in await store.open_entries()
+            if entry.run_id is not None and entry.subject_id is None
+        }
         for run_id in {stored.call.run_id: None for stored in await store.calls()}:
             self._handler.send_leftovers(run_id, None, entries.get(run_id))
         if not await self._handler.settle(OUTBOX_SECONDS):
@@ -86,6 +90,8 @@ class Recovery:
             return
         if listed is None:
             await self._close(entry)
+        elif entry.state is EntryState.FINISHING:
+            await self._end(entry.run_id, entry)  # refused or over: whatever the run looks like, no turn
         elif listed.run.state is RunState.QUEUED and self._is_ours(listed):
             _log.info("run %s: taken up again", entry.run_id)
             self._handler.begin(entry, listed.invocation, None)

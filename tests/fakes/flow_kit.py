@@ -134,7 +134,7 @@ class FakeApi:
 
     def named(self, operation):
         """The arguments of each call of an operation, in order."""
-        return [args for name, *args in self.calls if name == operation]
+        return [tuple(args) for name, *args in self.calls if name == operation]
 
     def server_now(self):
         return self._fake.time

@@ -1,0 +1,281 @@
+"""What a process does with what the one before it left behind."""
+
+import asyncio
+import dataclasses
+from datetime import timedelta
+from uuid import UUID
+
+import pytest
+
+from bothy_hermes.errors import StateError
+from bothy_hermes.handler import Handler
+from bothy_hermes.recovery import LOST, Recovery
+from bothy_hermes.run_calls import finish_call, message_call
+from bothy_hermes.store import EntryState, InboxEntry
+from bothy_hermes.wire import CreateMessage, FinishRun, Metrics
+from bothy_hermes.wire_words import RunState
+from tests.fakes.edge_kit import AGENT, PERSON, RUN, THREAD
+from tests.fakes.flow_kit import ADAPTER, EVENT, listed_run, refusal, with_rooms
+
+OTHER = UUID("0192f4a0-7b1c-7000-8000-0000000000f9")
+CLICK = UUID("0192f4a0-7b1c-7000-8000-0000000000fa")
+CLICK_EVENT = UUID("0192f4a0-7b1c-7000-8000-0000000000fb")
+RESTARTED = ("failed", "adapter_restarted")
+
+
+def message(text):
+    return CreateMessage(client_msg_id=text, kind="text", role="answer", content=text)
+
+
+def refused(reason="not_allowed"):
+    return finish_call(RUN, FinishRun(outcome="failed", reason=reason, metrics=Metrics()))
+
+
+async def recover(made, *, adapter_id=ADAPTER):
+    """Do the steps after a start and let everything they begin come to its end."""
+    made.handler = Handler(made.services, lambda: None)
+    recovery = Recovery(made.services, made.handler, agent_id=AGENT, adapter_id=adapter_id)
+    await recovery.recover()
+    assert await made.handler.settle(5)
+    return recovery
+
+
+def end_of(made, run_id=RUN):
+    end = made.api.finished.get(run_id)
+    return None if end is None else (str(end.outcome), None if end.reason is None else str(end.reason))
+
+
+def left(made):
+    return [call.call.operation for call in made.left]
+
+
+def recovering(tmp_path, state, listed, *changes, runs=RunState.QUEUED, **options):
+    """Recover an entry in a state, of which the server lists something, with calls in the outbox."""
+
+    async def steps(made):
+        await made.entry(state)
+        await made.store.record(*changes)
+        made.api.runs[RUN] = runs
+        made.api.listed = [] if listed is None else [listed]
+        await recover(made, **options)
+        made.left = await made.store.calls()
+        made.state = await made.state_of()
+        return made
+
+    return with_rooms(tmp_path, steps)
+
+
+def running(**changes):
+    return listed_run({"state": "running"} | changes)
+
+
+def test_an_accepted_run_that_still_waits_is_done(tmp_path):
+    """What was acked and never started is taken up, once."""
+    made = recovering(tmp_path, EntryState.ACCEPTED, listed_run({"consumer": "default"}))
+    assert [turn.run_id for turn in made.runtime.turns] == [RUN]
+    assert end_of(made) == ("completed", None)
+    assert (made.state, left(made)) == (EntryState.DONE, [])
+
+
+def test_a_run_whose_start_never_reached_the_server_is_started_again(tmp_path):
+    made = recovering(tmp_path, EntryState.STARTING, listed_run())
+    assert len(made.runtime.turns) == 1
+    assert made.state is EntryState.DONE
+
+
+@pytest.mark.parametrize("state", [EntryState.ACCEPTED, EntryState.STARTING])
+def test_a_run_that_the_server_has_started_lost_its_turn(tmp_path, state):
+    """Whether the model was asked cannot be told any more: the run ends, and no second turn begins."""
+    made = recovering(tmp_path, state, running(), runs=RunState.RUNNING)
+    assert made.runtime.turns == []
+    assert end_of(made) == RESTARTED
+    assert (made.state, left(made)) == (EntryState.DONE, [])
+
+
+@pytest.mark.parametrize(
+    ("listed", "what"),
+    [
+        (listed_run({"consumer": "another"}), "consumer"),
+        (listed_run(adapter_id=OTHER), "adapter"),
+        (listed_run(adapter_id=None), "never sent"),
+    ],
+    ids=["consumer", "adapter", "never sent"],
+)
+def test_a_run_that_waits_for_somebody_else_is_forgotten(tmp_path, listed, what):
+    """A forgotten event is new when it comes again."""
+    made = recovering(tmp_path, EntryState.ACCEPTED, listed)
+    assert made.runtime.turns == [], what
+    assert (made.state, end_of(made)) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("state", "after"), [(EntryState.ACCEPTED, None), (EntryState.STARTING, EntryState.DONE)]
+)
+def test_a_run_that_the_server_has_no_more_needs_nothing(tmp_path, state, after):
+    made = recovering(tmp_path, state, None, runs=RunState.CANCELLED)
+    assert (made.state, end_of(made), made.runtime.turns) == (after, None, [])
+
+
+def test_what_is_owed_is_sent_before_the_run_ends(tmp_path):
+    """An answer that was stored reaches its people, although its turn's process died."""
+    answer = message_call(RUN, message("the answer"))
+    made = recovering(tmp_path, EntryState.STARTING, running(), answer, runs=RunState.RUNNING)
+    assert [one.content for one in made.api.messages] == ["the answer"]
+    assert end_of(made) == RESTARTED
+    operations = [name for name, *_ in made.api.calls]
+    assert operations.index("create_message") < operations.index("list_runs") < operations.index("finish_run")
+    assert left(made) == []
+
+
+def test_an_end_that_was_decided_is_the_end(tmp_path):
+    made = recovering(
+        tmp_path, EntryState.FINISHING, running(), refused("interrupted"), runs=RunState.RUNNING
+    )
+    assert end_of(made) == ("failed", "interrupted")
+    assert (made.state, left(made)) == (EntryState.DONE, [])
+
+
+def test_a_refused_run_is_never_begun(tmp_path):
+    """Its end cannot be sent just now, and the server still shows it as queued: that is no invitation."""
+
+    async def slowly(*_args):
+        await asyncio.sleep(0.05)
+
+    async def steps(made):
+        await made.entry(EntryState.FINISHING)
+        await made.store.record(refused())
+        made.api.listed = [listed_run()]
+        made.api.on["finish_run"] = [RuntimeError("broken off"), slowly]
+        await recover(made)
+        assert made.runtime.turns == []
+        assert end_of(made) == ("failed", "not_allowed")
+        assert await made.state_of() is EntryState.DONE
+
+    with_rooms(tmp_path, steps)
+
+
+def test_a_click_that_was_not_answered_is_answered(tmp_path):
+    """Of a card whose process is gone the person hears that nothing waits, and the run ends."""
+
+    async def steps(made):
+        await made.entry(EntryState.STARTING)
+        click = InboxEntry(
+            CLICK_EVENT,
+            "interaction.created",
+            RUN,
+            THREAD,
+            None,
+            EntryState.ACCEPTED,
+            made.fake.time,
+            subject_id=CLICK,
+        )
+        await made.store.take_event(click)
+        await made.store.record(finish_call(RUN, LOST))
+        await made.store.move_entry(EVENT, EntryState.FINISHING)
+        made.api.runs[RUN] = RunState.RUNNING
+        made.api.listed = [running()]
+        await recover(made)
+        assert [args[:2] for args in made.api.named("respond_to_interaction")] == [(CLICK, "failed")]
+        assert end_of(made) == RESTARTED
+        assert await made.store.open_entries() == []
+        assert await made.store.calls() == []
+
+    with_rooms(tmp_path, steps)
+
+
+# Runs without an entry ----------------------------------------------------------------------------
+
+
+def lost(tmp_path, listed, *, later=None):
+    """Recover with no entry at all; then, after some seconds, look for lost runs again."""
+
+    async def steps(made):
+        made.api.runs[RUN] = RunState.RUNNING
+        made.api.listed = [listed]
+        recovery = await recover(made)
+        first = end_of(made)
+        if later is not None:
+            made.fake.move(later)
+            await recovery.end_lost_runs()
+            await made.handler.settle(5)
+        return first, end_of(made)
+
+    return with_rooms(tmp_path, steps)
+
+
+@pytest.mark.parametrize("state", ["running", "waiting_input"])
+def test_a_started_run_of_this_adapter_that_nobody_works_on_ends(tmp_path, state):
+    assert lost(tmp_path, listed_run({"state": state}))[0] == RESTARTED
+
+
+def test_a_run_of_another_adapter_is_left_alone_until_that_is_gone(tmp_path):
+    """Two hosts under one name: the living one's runs are not ended by the other."""
+    other = listed_run({"state": "running"}, adapter_id=OTHER)
+    assert lost(tmp_path, other, later=89) == (None, None)
+    assert lost(tmp_path / "2", other, later=90) == (None, RESTARTED)
+
+
+def test_a_run_of_an_adapter_that_was_never_seen_ends(tmp_path):
+    assert lost(tmp_path, listed_run({"state": "running"}, adapter_id=OTHER, seen_at=None))[0] == RESTARTED
+
+
+def test_a_queued_run_without_an_entry_is_left_to_the_server(tmp_path):
+    """Its invocation was not taken here: the server delivers it, or ends it as expired."""
+    assert lost(tmp_path, listed_run(), later=95) == (None, None)
+
+
+def test_the_age_of_an_adapter_is_judged_by_the_servers_time(tmp_path):
+    async def steps(made):
+        made.api.server_now = lambda: made.fake.time + timedelta(seconds=91)
+        made.api.runs[RUN] = RunState.RUNNING
+        made.api.listed = [listed_run({"state": "running"}, adapter_id=OTHER)]
+        await recover(made)
+        return end_of(made)
+
+    assert with_rooms(tmp_path, steps) == RESTARTED
+
+
+# Trouble ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("state", [EntryState.ACCEPTED, EntryState.STARTING])
+def test_steps_that_failed_can_be_done_again(tmp_path, state):
+    """The server is away in the middle: the second try finishes what the first one began."""
+
+    async def steps(made):
+        await made.entry(state)
+        made.api.listed = [listed_run()]
+        made.api.on["list_runs"] = [refusal(400, None), None, None]
+        with pytest.raises(type(refusal(400, None))):
+            await recover(made)
+        await recover(made)
+        assert len(made.runtime.turns) == 1
+        assert await made.state_of() is EntryState.DONE
+
+    with_rooms(tmp_path, steps)
+
+
+def test_a_disk_that_cannot_be_written_loses_no_entry(tmp_path):
+    """The step fails as a whole and is done again when the disk takes it."""
+
+    async def steps(made):
+        await made.entry(EntryState.ACCEPTED)
+        made.api.listed = [listed_run({"consumer": "another"})]
+        await made.read_only()
+        made.handler = Handler(made.services, lambda: None)
+        impatient = dataclasses.replace(made.services, store=made.store)
+        recovery = Recovery(impatient, made.handler, agent_id=AGENT, adapter_id=ADAPTER)
+        with pytest.raises(StateError, match="cannot be written"):
+            await recovery.recover()
+        await made.read_only(on=False)
+        assert await made.state_of() is EntryState.ACCEPTED
+        await recovery.recover()
+        assert await made.state_of() is None
+
+    with_rooms(tmp_path, steps)
+
+
+def test_the_person_of_a_run_is_taken_from_the_server(tmp_path):
+    """After a restart nothing of the invocation is on disk: the list tells it again."""
+    made = recovering(tmp_path, EntryState.ACCEPTED, listed_run())
+    assert made.runtime.turns[0].user_id == PERSON
