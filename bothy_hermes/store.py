@@ -5,8 +5,9 @@ commit that is on disk before the method returns. Holds identifiers only; what m
 the outbox and leaves no trace in the file once it was sent. Never holds a run token. Only the holder of
 `store_lock.StateLock` opens it.
 
-Neighbours: `store_values` (the values and the tables of legal moves), `store_rows` (statements),
-`store_schema` (tables), `store_file` (permissions, what errors mean), `store_health` (who is told of them).
+Neighbours: `store_values` (the values and the tables of legal moves), `store_rows` and `store_cards`
+(statements), `store_schema` (tables), `store_file` (permissions, what errors mean), `store_health` (who is
+told of them).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeVar, final
 from uuid import UUID
 
+from . import store_cards as card_rows
 from . import store_rows as rows
 from .clock import Clock
 from .codec import format_time
@@ -251,27 +253,27 @@ class Store:
     async def claim(self, callback_id: UUID, card_id: str, run_id: UUID) -> Claimed:
         """Take a card's answer for one callback, so that no other can be given to Hermes."""
         wanted = Claim(callback_id, card_id, run_id, ClaimState.CLAIMED)
-        return await self._run(rows.claim, wanted, self._moment())
+        return await self._run(card_rows.claim, wanted, self._moment())
 
     async def claim_of(self, callback_id: UUID) -> Claim | None:
         """The claim of a callback: which step was reached."""
-        return await self._run(rows.claim_of, callback_id)
+        return await self._run(card_rows.claim_of, callback_id)
 
     async def open_claims(self) -> list[Claim]:
         """Claims whose last step was not reached, oldest first."""
-        return await self._run(rows.open_claims)
+        return await self._run(card_rows.open_claims)
 
     async def card(self, card_id: str) -> OpenCard | None:
         """The open card with this `client_msg_id`."""
-        return await self._run(rows.card_of, card_id)
+        return await self._run(card_rows.card_of, card_id)
 
     async def card_of_message(self, message_id: UUID) -> OpenCard | None:
         """The open card that the server holds as this message."""
-        return await self._run(rows.card_of_message, message_id)
+        return await self._run(card_rows.card_of_message, message_id)
 
     async def cards(self, run_id: UUID | None = None) -> list[OpenCard]:
         """The open cards of a run, or of all runs."""
-        return await self._run(rows.cards, run_id)
+        return await self._run(card_rows.cards, run_id)
 
     # Messages, sessions, turns over HTTP
 

@@ -9,13 +9,14 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any
 from uuid import UUID
 
 from .codec import dump_json, format_time, load_json, parse_time
 from .errors import IllegalMove
+from .store_cards import card_gone, move_claim, put_card
+from .store_columns import read_one, to_id, to_text
 from .store_values import (
-    CLAIM_MOVES,
     CLOSED_ENTRIES,
     ENTRY_MOVES,
     ENTRY_STARTS,
@@ -23,10 +24,7 @@ from .store_values import (
     CallFailed,
     CardGone,
     Change,
-    Claim,
-    Claimed,
     ClaimMove,
-    ClaimState,
     EntryMove,
     EntryState,
     HermesRun,
@@ -40,16 +38,11 @@ from .store_values import (
 )
 from .wire_words import EventType
 
-T = TypeVar("T")
-
 ENTRY_MACHINE = "inbox entry"
-CLAIM_MACHINE = "claim"
-"""How `IllegalMove` names the two state machines of the file."""
+"""How `IllegalMove` names the entries' state machine."""
 
 _ENTRY = "SELECT event_id, event_type, run_id, thread_id, subject_id, jti, state, created_at FROM inbox"
 _CALL = "SELECT sequence, key, run_id, operation, target_id, if_match, body FROM outbox"
-_CARD = "SELECT card_id, run_id, kind, hermes_id, session_key, message_id, components FROM cards"
-_CLAIM = "SELECT callback_id, card_id, run_id, state FROM claims"
 
 _CLOSED = ", ".join(f"'{state}'" for state in sorted(CLOSED_ENTRIES))
 _BUSY_RUNS = (
@@ -84,9 +77,9 @@ def take_event(connection: sqlite3.Connection, entry: InboxEntry) -> Taken:
         (
             str(entry.event_id),
             entry.event_type,
-            _text(entry.run_id),
-            _text(entry.thread_id),
-            _text(entry.subject_id),
+            to_text(entry.run_id),
+            to_text(entry.thread_id),
+            to_text(entry.subject_id),
             entry.jti,
             entry.state,
             moment,
@@ -107,13 +100,13 @@ def _bind(connection: sqlite3.Connection, jti: str, entry: InboxEntry) -> bool:
 
 def entry_of(connection: sqlite3.Connection, event_id: UUID) -> InboxEntry | None:
     """The entry of an event."""
-    return _one(connection, f"{_ENTRY} WHERE event_id = ?", (str(event_id),), _entry)
+    return read_one(connection, f"{_ENTRY} WHERE event_id = ?", (str(event_id),), _entry)
 
 
 def entry_of_run(connection: sqlite3.Connection, run_id: UUID) -> InboxEntry | None:
     """The entry of the invocation that offered a run."""
     where = f"{_ENTRY} WHERE run_id = ? AND event_type = ? ORDER BY position DESC"
-    return _one(connection, where, (str(run_id), EventType.INVOCATION), _entry)
+    return read_one(connection, where, (str(run_id), EventType.INVOCATION), _entry)
 
 
 def open_entries(connection: sqlite3.Connection) -> list[InboxEntry]:
@@ -156,7 +149,7 @@ def _put_call(connection: sqlite3.Connection, call: OutboxCall, _moment: str) ->
             call.key,
             str(call.run_id),
             call.operation,
-            _text(call.target_id),
+            to_text(call.target_id),
             call.if_match,
             dump_json(call.body),
         ),
@@ -184,98 +177,13 @@ def outbox_mark(connection: sqlite3.Connection) -> tuple[bool, int]:
     return empty, int(last[0]) if last else 0
 
 
-# Cards and their claims ---------------------------------------------------------------------------
-
-
-def claim(connection: sqlite3.Connection, wanted: Claim, moment: str) -> Claimed:
-    """Take a card's answer, once."""
-    known = connection.execute("SELECT 1 FROM claims WHERE callback_id = ?", (str(wanted.callback_id),))
-    if known.fetchone():
-        return Claimed.KNOWN
-    if not connection.execute("SELECT 1 FROM cards WHERE card_id = ?", (wanted.card_id,)).fetchone():
-        return Claimed.GONE
-    holder = "SELECT 1 FROM claims WHERE card_id = ? AND state <> ?"
-    if connection.execute(holder, (wanted.card_id, ClaimState.RELEASED)).fetchone():
-        return Claimed.TAKEN
-    connection.execute(
-        "INSERT INTO claims (callback_id, card_id, run_id, state, changed_at) VALUES (?, ?, ?, ?, ?)",
-        (str(wanted.callback_id), wanted.card_id, str(wanted.run_id), ClaimState.CLAIMED, moment),
-    )
-    return Claimed.NEW
-
-
-def claim_of(connection: sqlite3.Connection, callback_id: UUID) -> Claim | None:
-    """The claim of an interaction or a follow-up."""
-    return _one(connection, f"{_CLAIM} WHERE callback_id = ?", (str(callback_id),), _claim)
-
-
-def open_claims(connection: sqlite3.Connection) -> list[Claim]:
-    """Claims whose last step was not reached."""
-    rows = connection.execute(
-        f"{_CLAIM} WHERE state IN (?, ?) ORDER BY changed_at, callback_id",
-        (ClaimState.CLAIMED, ClaimState.RESOLVED),
-    )
-    return [_claim(row) for row in rows]
-
-
-def _move_claim(connection: sqlite3.Connection, move: ClaimMove, moment: str) -> None:
-    held = claim_of(connection, move.callback_id)
-    if held is None or move.state not in CLAIM_MOVES[held.state]:
-        raise IllegalMove(CLAIM_MACHINE, held.state if held else "none", move.state)
-    connection.execute(
-        "UPDATE claims SET state = ?, changed_at = ? WHERE callback_id = ?",
-        (move.state, moment, str(move.callback_id)),
-    )
-
-
-def card_of(connection: sqlite3.Connection, card_id: str) -> OpenCard | None:
-    """The open card with this `client_msg_id`."""
-    return _one(connection, f"{_CARD} WHERE card_id = ?", (card_id,), _card)
-
-
-def card_of_message(connection: sqlite3.Connection, message_id: UUID) -> OpenCard | None:
-    """The open card that the server holds as this message."""
-    return _one(connection, f"{_CARD} WHERE message_id = ?", (str(message_id),), _card)
-
-
-def cards(connection: sqlite3.Connection, run_id: UUID | None) -> list[OpenCard]:
-    """The open cards of a run, or of all runs."""
-    if run_id is None:
-        return [_card(row) for row in connection.execute(f"{_CARD} ORDER BY card_id")]
-    rows = connection.execute(f"{_CARD} WHERE run_id = ? ORDER BY card_id", (str(run_id),))
-    return [_card(row) for row in rows]
-
-
-def _put_card(connection: sqlite3.Connection, card: OpenCard, moment: str) -> None:
-    components = {custom_id: str(component_id) for custom_id, component_id in card.components.items()}
-    connection.execute(
-        "INSERT OR REPLACE INTO cards "
-        "(card_id, run_id, kind, hermes_id, session_key, message_id, components, changed_at) "
-        "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-        (
-            card.card_id,
-            str(card.run_id),
-            card.kind,
-            card.hermes_id,
-            card.session_key,
-            _text(card.message_id),
-            dump_json(components),
-            moment,
-        ),
-    )
-
-
-def _card_gone(connection: sqlite3.Connection, gone: CardGone, _moment: str) -> None:
-    connection.execute("DELETE FROM cards WHERE card_id = ?", (gone.card_id,))
-
-
 # What else is remembered of a run or a thread -----------------------------------------------------
 
 
 def sent_message(connection: sqlite3.Connection, run_id: UUID, client_msg_id: str) -> SentMessage | None:
     """What the server made of a message."""
     query = "SELECT message_id, version FROM messages WHERE run_id = ? AND client_msg_id = ?"
-    return _one(
+    return read_one(
         connection,
         query,
         (str(run_id), client_msg_id),
@@ -294,7 +202,7 @@ def _put_message(connection: sqlite3.Connection, sent: SentMessage, moment: str)
 def session_of(connection: sqlite3.Connection, thread_id: UUID) -> ThreadSession | None:
     """The Hermes session of a thread."""
     query = "SELECT session_id, parent_id, external_session_ref, version FROM sessions WHERE thread_id = ?"
-    return _one(connection, query, (str(thread_id),), lambda row: ThreadSession(thread_id, *row))
+    return read_one(connection, query, (str(thread_id),), lambda row: ThreadSession(thread_id, *row))
 
 
 def _put_session(connection: sqlite3.Connection, session: ThreadSession, moment: str) -> None:
@@ -316,7 +224,7 @@ def _put_session(connection: sqlite3.Connection, session: ThreadSession, moment:
 def hermes_run(connection: sqlite3.Connection, run_id: UUID) -> HermesRun | None:
     """What Hermes calls a run over HTTP."""
     query = "SELECT idempotency_key, hermes_run_id, session_id FROM hermes_runs WHERE run_id = ?"
-    return _one(connection, query, (str(run_id),), lambda row: HermesRun(run_id, *row))
+    return read_one(connection, query, (str(run_id),), lambda row: HermesRun(run_id, *row))
 
 
 def _put_hermes_run(connection: sqlite3.Connection, run: HermesRun, moment: str) -> None:
@@ -332,11 +240,11 @@ def _put_hermes_run(connection: sqlite3.Connection, run: HermesRun, moment: str)
 _APPLY: Mapping[type, Callable[[sqlite3.Connection, Any, str], None]] = {
     OutboxCall: _put_call,
     EntryMove: _move_entry,
-    ClaimMove: _move_claim,
+    ClaimMove: move_claim,
     CallDone: _call_done,
     CallFailed: _call_failed,
-    OpenCard: _put_card,
-    CardGone: _card_gone,
+    OpenCard: put_card,
+    CardGone: card_gone,
     SentMessage: _put_message,
     ThreadSession: _put_session,
     HermesRun: _put_hermes_run,
@@ -400,47 +308,21 @@ def keep(connection: sqlite3.Connection, name: str, value: str) -> None:
 # Rows to values -----------------------------------------------------------------------------------
 
 
-def _one(
-    connection: sqlite3.Connection, query: str, values: tuple[Any, ...], read: Callable[[Any], T]
-) -> T | None:
-    row = connection.execute(f"{query} LIMIT 1", values).fetchone()
-    return None if row is None else read(row)
-
-
 def _entry(row: Any) -> InboxEntry:
     event_id, event_type, run_id, thread_id, subject_id, jti, state, created_at = row
     return InboxEntry(
         event_id=UUID(event_id),
         event_type=event_type,
-        run_id=_id(run_id),
-        thread_id=_id(thread_id),
+        run_id=to_id(run_id),
+        thread_id=to_id(thread_id),
         jti=jti,
         state=EntryState(state),
         created_at=parse_time(created_at, "created_at"),
-        subject_id=_id(subject_id),
+        subject_id=to_id(subject_id),
     )
 
 
 def _call(row: Any) -> StoredCall:
     sequence, key, run_id, operation, target_id, if_match, body = row
-    call = OutboxCall(key, UUID(run_id), operation, _id(target_id), if_match, load_json(body))
+    call = OutboxCall(key, UUID(run_id), operation, to_id(target_id), if_match, load_json(body))
     return StoredCall(sequence, call)
-
-
-def _card(row: Any) -> OpenCard:
-    card_id, run_id, kind, hermes_id, session_key, message_id, components = row
-    ids = {custom_id: UUID(one) for custom_id, one in load_json(components).items()}
-    return OpenCard(card_id, UUID(run_id), kind, hermes_id, session_key, _id(message_id), ids)
-
-
-def _claim(row: Any) -> Claim:
-    callback_id, card_id, run_id, state = row
-    return Claim(UUID(callback_id), card_id, UUID(run_id), ClaimState(state))
-
-
-def _id(value: str | None) -> UUID | None:
-    return None if value is None else UUID(value)
-
-
-def _text(value: UUID | None) -> str | None:
-    return None if value is None else str(value)
