@@ -24,6 +24,9 @@ Json = dict[str, Any]
 REQUEST_SECONDS = 15.0
 """How long one request may take: the server is on this machine."""
 
+SILENCE_SECONDS = 60.0
+"""Longest silence of the stream of changes: the server says something every 15 seconds."""
+
 
 class Person:
     """One person's requests.
@@ -123,13 +126,14 @@ class RunFeed:
 
     def __init__(self, address: str, target: str, token: Secret) -> None:
         self._changes: queue.SimpleQueue[tuple[str, Json] | None] = queue.SimpleQueue()
-        self._connection = http.client.HTTPConnection(address, timeout=REQUEST_SECONDS)
-        self._connection.request("GET", target, headers={"Authorization": f"Bearer {token.reveal()}"})
-        self._answer = self._connection.getresponse()
+        self._connection = http.client.HTTPConnection(address, timeout=SILENCE_SECONDS)
+        try:
+            self._connection.request("GET", target, headers={"Authorization": f"Bearer {token.reveal()}"})
+            self._answer = self._connection.getresponse()
+        except (OSError, http.client.HTTPException) as error:
+            raise TransportError("events", "connect", sent=False) from error
         if self._answer.status != 200:  # noqa: PLR2004  # HTTP's own number
-            raise ProblemAnswer("people", self._answer.status, None)
-        if self._connection.sock:
-            self._connection.sock.settimeout(None)
+            raise ProblemAnswer("events", self._answer.status, None)
         threading.Thread(target=self._read, name="bothy-people-feed", daemon=True).start()
 
     def next(self, seconds: float) -> tuple[str, Json] | None:
