@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.module_map import first_line, module_map, written
+from tests.pages import MADE, first_line, written
 from tests.test_layers import LAYERS, MODULES
 
 ROOT = Path(__file__).parents[1]
@@ -17,9 +17,10 @@ TESTS = {
 }
 
 
-def test_the_map_of_modules_is_true():
-    """`python -m tests.module_map` writes it anew."""
-    assert written() == module_map()
+@pytest.mark.parametrize(("page", "mark"), MADE, ids=lambda value: value.replace("/", "-"))
+def test_what_is_made_from_the_code_is_up_to_date(page, mark):
+    """`python -m tests.pages` writes it anew."""
+    assert written(page, mark) == MADE[page, mark]()
 
 
 @pytest.mark.parametrize("module", MODULES)
