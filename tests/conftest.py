@@ -6,10 +6,15 @@ import socket
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 from syrupy.extensions.json import JSONSnapshotExtension
 from syrupy.extensions.single_file import SingleFileSnapshotExtension, WriteMode
 
 ROOT = Path(__file__).parents[1]
+
+# A busy machine makes single examples slow; how fast a room is, its own test of speed says.
+settings.register_profile("product", deadline=None)
+settings.load_profile("product")
 
 
 class TopLevelSnapshots:
