@@ -2,7 +2,7 @@
 
 import http.client
 import json
-from contextlib import closing
+from contextlib import ExitStack, closing
 from urllib.parse import urlsplit
 from uuid import uuid4
 
@@ -24,16 +24,18 @@ class FakeAgent:
         self.consumer = consumer
         self.token = server.agent.token_file.read_text("utf-8").strip()
         self.url = urlsplit(server.api_url)
+        self._open = ExitStack()
         self._socket = None
 
     def __enter__(self):
         target = f"{self.url.path}/agents/{self.server.agent.id}/gateway?consumer={self.consumer}"
-        self._socket = connect(
+        connection = connect(
             f"ws://{self.url.netloc}{target}",
             subprotocols=["bothy.agent.v1"],
             additional_headers={"Authorization": f"Bearer {self.token}"},
             proxy=None,
         )
+        self._socket = self._open.enter_context(connection)
         assert self._receive()["op"] == "hello"
         self._send(
             op="identify",
@@ -49,7 +51,7 @@ class FakeAgent:
         return self
 
     def __exit__(self, *_):
-        self._socket.close()
+        self._open.close()
 
     def heartbeat(self, state="online", reasons=None):
         """Say how the agent is."""

@@ -5,7 +5,7 @@ import json
 import shutil
 import subprocess
 import time
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 
 from websockets.sync.client import connect
 
@@ -34,6 +34,7 @@ class Browser:
     def __init__(self, directory):
         self._directory = directory
         self._numbers = itertools.count(1)
+        self._open = ExitStack()
         self._session = None
         self.trouble = []
 
@@ -45,7 +46,8 @@ class Browser:
             stderr=subprocess.DEVNULL,
         )
         try:
-            self._socket = connect(self._address(), max_size=None, proxy=None)
+            connection = connect(self._address(), max_size=None, proxy=None)
+            self._socket = self._open.enter_context(connection)
             target = self.command("Target.createTarget", url="about:blank")["targetId"]
             self._session = self.command("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
             for domain in ("Page", "Runtime", "Log"):
@@ -59,7 +61,7 @@ class Browser:
         with suppress(Exception):
             self._session = None
             self.command("Browser.close")
-        self._socket.close()
+        self._open.close()
         try:
             self._process.wait(SECONDS)
         except subprocess.TimeoutExpired:
