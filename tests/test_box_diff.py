@@ -73,7 +73,7 @@ def test_a_patch_ends_in_the_wanted_content(first, wanted):
 
 
 @given(st.randoms(use_true_random=False), st.integers(0, MAX_STEPS))
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 def test_a_large_change_arrives_in_several_valid_patches(random, kept):
     """No patch is over the limit, each leaves a valid document, and repeating them arrives."""
     before, after = (random.sample(range(MAX_STEPS), MAX_STEPS) for _ in range(2))

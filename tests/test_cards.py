@@ -218,6 +218,7 @@ def test_a_select_stands_for_the_chosen_answer():
     for values in ([], ["7"], ["-1"], ["06"], ["x"], ["1", "2"], [""]):
         assert answer_of(prompt, "cl:7:select", values) is None
     assert answer_of(prompt, "cl:7:1", ()) is None
+    assert answer_of(prompt, "cl:7:1", ["6"]) is None
 
 
 @pytest.mark.parametrize(

@@ -374,7 +374,7 @@ def elements(draw):
 
 
 @given(st.lists(elements(), max_size=4), st.tuples(HOSTILE, HOSTILE, HOSTILE), st.booleans())
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 def test_no_content_closes_its_block_or_starts_a_line(found, hostile, guest):
     """Whatever stands in it, a context has exactly the lines that its elements call for."""
     words, name, text = hostile

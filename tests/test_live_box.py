@@ -485,7 +485,7 @@ class Turns(RuleBasedStateMachine):
 
 
 TestTurns = Turns.TestCase
-TestTurns.settings = settings(max_examples=25, stateful_step_count=15, deadline=None)
+TestTurns.settings = settings(max_examples=25, stateful_step_count=15)
 
 
 @given(st.lists(st.booleans(), max_size=30), st.data())

@@ -95,6 +95,24 @@ def test_no_grapheme_is_cut(text, limit):
         position += len(piece.body)
 
 
+@pytest.mark.parametrize(
+    "cluster",
+    [
+        "\U0001f468\u200d\U0001f469\u200d\U0001f467",
+        "\U0001f1e9\U0001f1ea",
+        "e\u0301",
+        "\u0915\u094d\u0937",
+        "\r\n",
+    ],
+    ids=["family", "flag", "accent", "conjunct", "line-end"],
+)
+def test_a_text_without_words_is_cut_between_graphemes(cluster):
+    """Where nothing else helps, whole characters are the last resort."""
+    for limit in range(40, 60):
+        for part in split_message(cluster * 100, limit):
+            assert part == cluster * (len(part) // len(cluster))
+
+
 def test_a_grapheme_longer_than_the_limit_is_cut_between_characters():
     """A letter with thousands of accents cannot make a part too long."""
     text = "z" + "\u0301" * 5000
@@ -130,8 +148,26 @@ def test_lone_surrogates_become_replacement_characters():
         ("x" * 40, ["x" * 30, "x" * 10]),
         ("\u65e5\u672c\u8a9e\u3002" * 4, ["\u65e5\u672c\u8a9e\u3002" * 2, "\u65e5\u672c\u8a9e\u3002" * 2]),
         ("Text here it is:\n```py\na = 1\n```\n", ["Text here it is:\n", "```py\na = 1\n```\n"]),
+        (
+            "A first paragraph.\n\nA line\nA line, a line",
+            ["A first paragraph.\n\n", "A line\nA line, a line"],
+        ),
+        (f"```\n{'a' * 20}\nbbbb\n```\n", [f"```\n{'a' * 20}\n", "bbbb\n```\n"]),
+        (f"Hi\n```python {'x' * 18}\ny\n```", ["Hi\n", f"```python {'x' * 18}\n", "y\n```"]),
     ],
-    ids=["paragraph", "line", "words", "sentence", "word", "nothing", "ideographs", "before-code"],
+    ids=[
+        "paragraph",
+        "line",
+        "words",
+        "sentence",
+        "word",
+        "nothing",
+        "ideographs",
+        "before-code",
+        "paragraph-first",
+        "code-end",
+        "fence",
+    ],
 )
 def test_the_best_place_is_taken(text, parts):
     """Paragraphs before lines, lines before sentences, sentences before words, words before letters."""

@@ -107,6 +107,8 @@ def test_ordinary_words_are_shown(command):
         "API_KEY= rm -rf /",
         'env "A_TOKEN=" rm -rf /home "x"',
         'echo "A_TOKEN="; rm -rf / #"',
+        'echo "$(env " API_KEY=" reboot "now")"',
+        'echo \\" && env "A_KEY=" reboot "x"',
         "TOKEN=rm; $TOKEN -rf /",
         "KEY=rm; sudo ${KEY} -rf /",
         'SECRET=rm; bash -c "$SECRET -rf /"',
@@ -144,7 +146,7 @@ COMMANDS = st.lists(st.sampled_from([*PLACES, *WORDS, *KEYS, *OPERATORS]), max_s
 
 
 @given(COMMANDS)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_only_words_without_operators_are_hidden(command):
     """Between what is shown, nothing is missing that could start, end or join a command."""
     shown = redact(command)
