@@ -25,13 +25,13 @@ from .errors import ClockRefused, TransportError, WireError
 from .reconnect import (
     FIRST_OWN_CODE,
     LOST,
-    NO_ANSWER,
     ConnectionState,
     Ending,
     Reconnector,
     Wait,
     Where,
     check_move,
+    no_answer,
 )
 from .wire_events import (
     SERVER_FRAMES,
@@ -165,8 +165,7 @@ class Gateway:
         try:
             link = await self._open()
         except (TransportError, ClockRefused) as error:
-            _log.warning("%s", error)
-            return NO_ANSWER
+            return no_answer(str(error))
         if isinstance(link, Ending):
             return link
         self._move(ConnectionState.IDENTIFYING)
@@ -187,7 +186,7 @@ class Gateway:
             except HandshakeRefused as error:
                 problem, word = await self._api.gateway_refused(error.response)
                 if word is None or word in spent:
-                    return Ending(Where.HTTP, problem.status, problem.retry_after)
+                    return Ending(Where.HTTP, problem.status, problem.retry_after, problem.code or "")
                 spent.add(word)
             else:
                 self._api.observe_headers(link.headers)
@@ -203,8 +202,7 @@ class Gateway:
                 else:
                     _log.warning("gateway: a second %s frame is ignored", frame_op(frame))
         except TimeoutError:
-            _log.warning("gateway: the server was silent for too long")
-            return reader.ending(LOST)
+            return reader.ending(LOST, "the server was silent for too long")
         except LinkClosed as closed:
             return reader.ending(closed.code)
 
@@ -223,7 +221,7 @@ class Gateway:
         self._state = check_move(self._state, target)
 
     def _log_wait(self, ending: Ending, wait: Wait) -> None:
-        level = logging.ERROR if wait.say else logging.INFO
+        level = logging.ERROR if wait.say else logging.WARNING
         text = f": {wait.say}" if wait.say else ""
         _log.log(level, "gateway: %s%s; next attempt in %.1f s", ending, text, wait.seconds)
 
@@ -266,11 +264,11 @@ class _Reader:
                 _log.warning("gateway: a %s frame came too early and is ignored", frame_op(frame))
         return frame
 
-    def ending(self, code: int) -> Ending:
+    def ending(self, code: int, detail: str = "") -> Ending:
         """The connection's ending: a goodbye tells more than a general close code or none."""
         if self._goodbye is not None and code < FIRST_OWN_CODE:
             code = self._goodbye.code
-        return Ending(Where.CLOSE, code)
+        return Ending(Where.CLOSE, code, detail=detail)
 
 
 def _read_frame(raw: str | bytes) -> Frame | None:

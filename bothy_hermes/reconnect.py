@@ -94,18 +94,22 @@ class Ending:
         where: What the code belongs to.
         code: The HTTP status or close code; `LOST` when there was none.
         retry_after: Seconds the server asked to wait, None when it did not.
+        detail: What is known beside the code, for the log.
     """
 
     where: Where
     code: int
     retry_after: float | None = None
+    detail: str = ""
 
     def __str__(self) -> str:
-        return "lost" if self == NO_ANSWER else f"{self.where} {self.code}"
+        name = "lost" if (self.where, self.code) == (Where.CLOSE, LOST) else f"{self.where} {self.code}"
+        return f"{name} ({self.detail})" if self.detail else name
 
 
-NO_ANSWER = Ending(Where.CLOSE, LOST)
-"""No connection, no answer, or one that broke off."""
+def no_answer(detail: str = "") -> Ending:
+    """The ending of an attempt that brought no connection, or one that broke off."""
+    return Ending(Where.CLOSE, LOST, detail=detail)
 
 
 class Action(StrEnum):

@@ -85,6 +85,7 @@ LAYERS = {
         "turn_view",
         "runs",
         "handler",
+        "inquiry",
         "admission",
         "recovery",
         "pulse",

@@ -10,7 +10,6 @@ from bothy_hermes.errors import GatewayRefused, IllegalMove
 from bothy_hermes.reconnect import (
     CONNECTION_MOVES,
     LOST,
-    NO_ANSWER,
     RULES,
     Action,
     ConnectionState,
@@ -18,6 +17,7 @@ from bothy_hermes.reconnect import (
     Reconnector,
     Where,
     check_move,
+    no_answer,
     rule_for,
 )
 from tests.fakes.clock import FakeClock
@@ -93,7 +93,7 @@ def test_a_stop_row_raises(where, code):
 def test_losses_are_waited_for_longer_and_longer():
     """Ceilings from half a second to half a minute."""
     _, reconnector = made()
-    waits = [reconnector.after(NO_ANSWER).seconds for _ in range(8)]
+    waits = [reconnector.after(no_answer()).seconds for _ in range(8)]
     assert waits == [0.5, 1, 2, 4, 8, 16, 30, 30]
 
 
@@ -101,7 +101,7 @@ def test_the_wait_shrinks_only_after_a_useful_link():
     """A connection that was taken and dies at once is one more failure; after 30 s it did its work."""
     fake, reconnector = made()
     for _ in range(4):
-        reconnector.after(NO_ANSWER)
+        reconnector.after(no_answer())
     reconnector.ready()
     fake.move(29.9)
     assert reconnector.after(Ending(Where.CLOSE, 1012)).seconds == 8.0
@@ -113,9 +113,9 @@ def test_the_wait_shrinks_only_after_a_useful_link():
 def test_time_without_a_connection_is_not_useful():
     """Waiting for the next attempt, however long, resets nothing."""
     fake, reconnector = made()
-    reconnector.after(NO_ANSWER)
+    reconnector.after(no_answer())
     fake.move(3600)
-    assert reconnector.after(NO_ANSWER).seconds == 1.0
+    assert reconnector.after(no_answer()).seconds == 1.0
 
 
 def test_retry_after_is_honoured():
@@ -191,6 +191,7 @@ def test_the_moves_of_a_connection():
 
 def test_endings_read_well():
     """What a log line calls them."""
-    assert str(NO_ANSWER) == "lost"
+    assert str(no_answer()) == "lost"
+    assert str(no_answer("openGateway: connect")) == "lost (openGateway: connect)"
     assert str(Ending(Where.CLOSE, 4409)) == "close 4409"
     assert str(Ending(Where.HTTP, 503, retry_after=5)) == "http 503"
