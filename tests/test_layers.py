@@ -242,7 +242,7 @@ def test_imports_point_downwards(module):
 
 
 @pytest.mark.parametrize("module", MODULES)
-def test_outside_imports_have_their_room(module):
+def test_decision_1_outside_imports_have_their_room(module):
     _, outside = imports_of(module)
     broken = [f"{module} -> {name}" for name in sorted(outside) if module not in GUARDED.get(name, {module})]
     assert broken == []

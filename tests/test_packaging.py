@@ -49,7 +49,7 @@ def test_the_package_is_flat():
     assert [path.name for path in PACKAGE.iterdir() if path.is_dir() and path.name != "__pycache__"] == []
 
 
-def test_the_wheel_says_what_it_needs_and_offers(wheel):
+def test_decision_1_the_wheel_says_what_it_needs_and_offers(wheel):
     head = email.message_from_string(metadata(wheel, "METADATA"))
     assert head["Version"] == VERSION
     assert head["Requires-Python"] == ">=3.11"
