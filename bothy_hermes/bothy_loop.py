@@ -21,6 +21,7 @@ from .bothy_credentials import AgentToken, load_signer
 from .bothy_gateway import Delivery, Gateway, GatewayEvents
 from .bothy_http import HttpTransport, Transport
 from .bothy_keys import KeyRing
+from .bothy_socket import Connector
 from .clock import Clock
 from .config import Settings
 from .defaults import ADAPTER_NAME, LOGGER_NAME, RUNTIME_NAME, VERSION
@@ -69,6 +70,7 @@ class AdapterLoop(GatewayEvents):
         clock: Time, waiting, randomness, IDs.
         state_dir: Where the adapter keeps what must survive it.
         transport: How requests travel; None for HTTP.
+        connector: How gateway connections are opened; None for WebSockets.
     """
 
     def __init__(
@@ -78,12 +80,15 @@ class AdapterLoop(GatewayEvents):
         clock: Clock,
         state_dir: Path,
         transport: Transport | None = None,
+        *,
+        connector: Connector | None = None,
     ) -> None:
         self._settings = settings
         self._runtime = runtime
         self._clock = clock
         self._state_dir = state_dir
         self._transport = transport
+        self._connector = connector
         self._stop = asyncio.Event()
         self._over = asyncio.Event()
         self._running = False
@@ -190,7 +195,9 @@ class AdapterLoop(GatewayEvents):
             flags=self._flags,
             publish=self._publish,
         )
-        gateway = Gateway(api, settings, clock, lambda: self._identify(adapter_id), me.id, self)
+        gateway = Gateway(
+            api, settings, clock, lambda: self._identify(adapter_id), me.id, self, self._connector
+        )
         async with asyncio.TaskGroup() as group:
             group.create_task(self._after_ready(pulse), name="bothy-pulse")
             group.create_task(self._prune(store), name="bothy-prune")
