@@ -8,6 +8,8 @@ import re
 from pathlib import Path
 
 from bothy_hermes.config_keys import KEYS
+from bothy_hermes.demo_profile import TOOLSETS
+from bothy_hermes.local_model_script import words_table
 from tests.test_layers import LAYERS, PACKAGE
 
 ROOT = Path(__file__).parents[1]
@@ -41,9 +43,16 @@ def key_table():
     return "\n".join(lines) + "\n"
 
 
+def word_table():
+    """The words of the scripted model that the demo's agent can act on."""
+    lines = ["| a message with | gets |", "|---|---|"]
+    return "\n".join(lines + [f"| `{name}` | {what} |" for name, what in words_table(TOOLSETS)]) + "\n"
+
+
 MADE = {
     ("docs/architecture.md", "modules"): module_map,
     ("README.md", "keys"): key_table,
+    ("README.md", "words"): word_table,
 }
 """Page and mark of every made part."""
 
