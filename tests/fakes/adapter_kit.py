@@ -1,4 +1,7 @@
-"""An adapter with a fake Hermes on a real embedded server, as one world for a flow test."""
+"""An adapter with a fake Hermes on a real embedded server, as one world for a flow test.
+
+Everything that passes between the two is held to the frozen protocol, and the server counts violations.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +13,16 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
 
+from bothy_hermes.bothy_http import HttpTransport
 from bothy_hermes.bothy_loop import AdapterLoop
-from bothy_hermes.clock import system_clock
-from bothy_hermes.config import load_settings
+from bothy_hermes.bothy_socket import SocketConnector
+from bothy_hermes.clock import Clock, system_clock
+from bothy_hermes.config import Settings, load_settings
 from bothy_hermes.local_options import ServerOptions
 from bothy_hermes.local_port import LocalServer
 from bothy_hermes.wire import RunView
 from bothy_hermes.wire_words import RunState
+from tests.fakes.judged import Judge, JudgedConnector, JudgedTransport
 from tests.fakes.runtime import FakeRuntime
 
 PATIENCE = 20.0
@@ -27,12 +33,25 @@ OPTIONS = ServerOptions(run_update_min_interval_ms=50, heartbeat_interval_ms=30_
 
 @dataclass
 class World:
-    """One server, one adapter, one fake Hermes."""
+    """One server, one adapter, one fake Hermes.
+
+    Attributes:
+        server: The server.
+        runtime: Hermes.
+        state_dir: The adapter's state directory.
+        keys: Configuration keys beside the usual.
+        clock: The adapter's time.
+        judge: Sees what passes between adapter and server.
+        loop: The adapter, while it was started.
+        task: Its run.
+    """
 
     server: LocalServer
     runtime: FakeRuntime
     state_dir: Path
     keys: dict[str, Any] = field(default_factory=dict)
+    clock: Clock = field(default_factory=system_clock)
+    judge: Judge = field(default_factory=Judge)
     loop: AdapterLoop | None = None
     task: asyncio.Task[None] | None = None
 
@@ -48,7 +67,15 @@ class World:
 
     async def start_adapter(self) -> None:
         """Start the adapter and wait until the server has its heartbeat."""
-        settings = load_settings(
+        self.loop = self.new_loop(self.settings())
+        self.task = asyncio.ensure_future(self.loop.run())
+        await self.until(lambda: self.task.done() or self.connected())
+        if self.task.done():
+            await self.task
+
+    def settings(self) -> Settings:
+        """The adapter's configuration."""
+        return load_settings(
             {
                 "hermes_adapter.server_url": self.server.api_url,
                 "hermes_adapter.instance_id": str(self.server.instance_id),
@@ -57,11 +84,17 @@ class World:
             }
             | self.keys
         )
-        self.loop = AdapterLoop(settings, self.runtime, system_clock(), self.state_dir)
-        self.task = asyncio.ensure_future(self.loop.run())
-        await self.until(lambda: self.task.done() or self.connected())
-        if self.task.done():
-            await self.task
+
+    def new_loop(self, settings: Settings) -> AdapterLoop:
+        """An adapter whose requests, answers and frames the judge sees."""
+        return AdapterLoop(
+            settings,
+            self.runtime,
+            self.clock,
+            self.state_dir,
+            JudgedTransport(HttpTransport(settings.server_url, clock=self.clock), self.judge),
+            connector=JudgedConnector(SocketConnector(None, None), self.judge),
+        )
 
     def connected(self) -> bool:
         """Whether the server has a live connection and a heartbeat of the adapter."""
@@ -128,7 +161,7 @@ async def world(
     start: bool = True,
     **keys: Any,
 ) -> AsyncIterator[World]:
-    """A world for a test; at its end the server must have seen no violation."""
+    """A world for a test; at its end nobody may have left the protocol."""
     server = LocalServer.start(tmp_path / "server", clock=system_clock(), options=options)
     made = World(server, runtime or FakeRuntime(), tmp_path / "adapter", keys)
     try:
@@ -137,6 +170,7 @@ async def world(
         yield made
         await made.stop_adapter()
         assert server.violations == []
+        assert made.judge.found == []
     finally:
         if made.task is not None:
             made.task.cancel()
