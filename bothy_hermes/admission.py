@@ -1,34 +1,28 @@
 """Judging one delivered event and carrying the verdict out.
 
-Layer: flows. Asks the questions that `intake` lists, in its order, and does what its verdict says:
-remember durably first, ack then, work last. An event that cannot be judged now is neither remembered
-nor acked, so that the server delivers it again.
+Layer: flows. Has the questions that `intake` lists answered (`inquiry`), in its order, and does what its
+verdict says: remember durably first, ack then, work last. An event that cannot be judged now is neither
+remembered nor acked, so that the server delivers it again.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
-from http import HTTPStatus
-from typing import Any
 from uuid import UUID
 
 from .bothy_gateway import Delivery
 from .bothy_keys import KeyRing
-from .codec import parse
 from .defaults import LOGGER_NAME
-from .errors import ProblemAnswer, StateError, TokenRefused, TransportError, WireError
+from .errors import BothyError
 from .handler import Handler
+from .inquiry import Inquirer, Inquiry, open_inquiry
 from .intake import ACCEPTED, STEPS, Action, Answer, Step, Verdict, judge
-from .proof import Proof
 from .run_calls import finish_call, response_call
 from .run_cards import NOT_BELIEVED, failed
 from .services import Services
 from .store import EntryState, InboxEntry, OutboxCall, Taken
-from .tokens import RunClaims, key_id, verify_run_token
-from .wire import AllowList, FinishRun, Metrics
+from .wire import FinishRun, Metrics
 from .wire_events import (
     ConfigChangedEvent,
     Event,
@@ -37,43 +31,16 @@ from .wire_events import (
     InteractionEvent,
     Invocation,
     RunEndedEvent,
-    parse_payload,
 )
-from .wire_words import EventType, Outcome, TriggerKind
+from .wire_words import EventType, Outcome
 
 _log = logging.getLogger(LOGGER_NAME)
 
 MALFORMED_TYPE = "malformed"
 """The type under which an event is remembered whose own cannot be read."""
 
-
 WORKING = frozenset({EventType.INVOCATION, EventType.INTERACTION})
 """Events that are remembered as open until something was done for them."""
-
-
-@dataclass(slots=True)
-class Inquiry:
-    """One event while it is judged.
-
-    Attributes:
-        delivery: The delivery, for the ack.
-        arrived_at: When it arrived, on the monotonic clock.
-        event_id: The event's ID.
-        kind: Its type, None for a malformed event or a type of another version.
-        event: The envelope, None when it is malformed.
-        payload: The payload, None until it was read.
-        claims: What the token proves, None until it was verified.
-        proof: What Hermes would do now, asked once for the event.
-    """
-
-    delivery: Delivery
-    arrived_at: float
-    event_id: UUID
-    kind: EventType | None = None
-    event: Event | None = None
-    payload: EventPayload | None = None
-    claims: RunClaims | None = None
-    proof: Proof | None = None
 
 
 class Admission:
@@ -99,21 +66,9 @@ class Admission:
         config_changed: Callable[[], None],
     ) -> None:
         self._services = services
-        self._keys = keys
         self._handler = handler
-        self._agent_id = agent_id
-        self._jkt = jkt
         self._config_changed = config_changed
-        self._allow_list: AllowList | None = None
-        self._questions: Mapping[Step, Callable[[Inquiry], Awaitable[Answer]]] = {
-            Step.SCHEMA: self._ask_schema,
-            Step.KNOWN: self._ask_known,
-            Step.TOKEN: self._ask_token,
-            Step.ALLOW_LIST: self._ask_allow_list,
-            Step.TRIGGER: self._ask_trigger,
-            Step.BILLING_MODE: self._ask_billing_mode,
-            Step.TOOL_CLASS: self._ask_tool_class,
-        }
+        self._inquirer = Inquirer(services, keys, agent_id=agent_id, jkt=jkt)
         self._actions: Mapping[Action, Callable[[Inquiry, Verdict], Awaitable[None]]] = {
             Action.ACCEPT: self._accept,
             Action.ACK: self._ack_only,
@@ -131,7 +86,7 @@ class Admission:
             delivery: The delivered event.
             arrived_at: When it arrived, on the monotonic clock.
         """
-        inquiry = _open(delivery, arrived_at)
+        inquiry = open_inquiry(delivery, arrived_at)
         if inquiry is None:
             return
         try:
@@ -140,8 +95,9 @@ class Admission:
                 return
             verdict = await self._judge(inquiry, inquiry.kind)
             await self._actions[verdict.action](inquiry, verdict)
-        except StateError as error:
-            _log.error("event %s: left for redelivery: %s", inquiry.event_id, error)
+        except BothyError as error:
+            what = "its work broke off" if inquiry.taken else "left for redelivery"
+            _log.error("event %s: %s: %s", inquiry.event_id, what, error)
 
     async def _put_aside(self, inquiry: Inquiry) -> None:
         """An event without a type of this version: a malformed one is settled, a new one ignored."""
@@ -153,90 +109,33 @@ class Admission:
 
     async def _judge(self, inquiry: Inquiry, kind: EventType) -> Verdict:
         for step in STEPS[kind]:
-            answer = await self._questions[step](inquiry)
+            answer = await self._inquirer.ask(step, inquiry)
             verdict = judge(kind, step, answer)
             if verdict is not None:
                 _log.info("event %s (%s): %s -> %s", inquiry.event_id, kind, answer, verdict.action)
                 return verdict
         return ACCEPTED
 
-    # Questions ------------------------------------------------------------------------------------
-
-    async def _ask_schema(self, inquiry: Inquiry) -> Answer:
-        assert inquiry.event is not None
-        try:
-            inquiry.payload = parse_payload(inquiry.event)
-        except WireError as error:
-            _log.warning("event %s: malformed: %s", inquiry.event_id, error)
-            return Answer.MALFORMED
-        return Answer.PASS
-
-    async def _ask_known(self, inquiry: Inquiry) -> Answer:
-        entry = await self._services.store.entry(inquiry.event_id)
-        return Answer.PASS if entry is None else Answer.KNOWN
-
-    async def _ask_token(self, inquiry: Inquiry) -> Answer:
-        assert inquiry.event is not None
-        token = inquiry.event.token
-        assert token is not None  # parse_payload refuses these event types without one
-        try:
-            keys = await self._keys.keys_for(key_id(token), inquiry.arrived_at)
-            if keys is None:
-                return Answer.NO_KEYS
-            inquiry.claims = verify_run_token(
-                token,
-                keys,
-                issuer=self._services.settings.instance_id,
-                audience=self._agent_id,
-                jkt=self._jkt,
-                now=self._services.api.server_now(),
-            )
-            _check_binding(inquiry.claims, inquiry.payload)
-        except TokenRefused as refusal:
-            _log.warning("event %s: %s", inquiry.event_id, refusal)
-            return Answer.BAD_TOKEN
-        return Answer.PASS
-
-    async def _ask_allow_list(self, inquiry: Inquiry) -> Answer:
-        assert inquiry.claims is not None
-        known = self._allow_list
-        try:
-            fresh = await self._services.api.get_allow_list(
-                self._agent_id, known.version if known is not None else None
-            )
-        except ProblemAnswer as problem:
-            return Answer.NO_LIST if problem.status == HTTPStatus.NOT_FOUND else Answer.NO_ANSWER
-        except (TransportError, WireError):
-            return Answer.NO_ANSWER
-        self._allow_list = listed = fresh or known
-        if listed is None:
-            return Answer.NO_ANSWER  # "not modified" of a list nobody has
-        allowed = listed.allows(inquiry.claims.sub, inquiry.claims.run_kind)
-        return Answer.PASS if allowed else Answer.NOT_LISTED
-
-    async def _ask_trigger(self, inquiry: Inquiry) -> Answer:
-        assert isinstance(inquiry.payload, Invocation)
-        kinds = {inquiry.payload.trigger_kind, inquiry.payload.run.trigger_kind}
-        return Answer.PASS if kinds == {TriggerKind.MESSAGE} else Answer.NOT_A_MESSAGE
-
-    async def _ask_billing_mode(self, inquiry: Inquiry) -> Answer:
-        assert inquiry.claims is not None
-        inquiry.proof = await self._services.prover.now()
-        return Answer.PASS if inquiry.proof.spends(inquiry.claims.billing_mode) else Answer.DIFFERS
-
-    async def _ask_tool_class(self, inquiry: Inquiry) -> Answer:
-        assert inquiry.claims is not None
-        assert inquiry.proof is not None
-        within = inquiry.proof.stays_within(inquiry.claims.tool_class)
-        return Answer.PASS if within else Answer.EXCEEDED
-
     # Actions --------------------------------------------------------------------------------------
 
-    async def _accept(self, inquiry: Inquiry, _verdict: Verdict) -> None:
+    async def _accept(self, inquiry: Inquiry, verdict: Verdict) -> None:
+        if await self._is_offered_again(inquiry):
+            await self._settle(inquiry, verdict)
+            return
         working = inquiry.kind in WORKING
         entry = self._entry(inquiry, EntryState.ACCEPTED if working else EntryState.SETTLED)
         if await self._remember(inquiry, entry):
             await self._do(inquiry, entry)
+
+    async def _is_offered_again(self, inquiry: Inquiry) -> bool:
+        """Whether another event has offered the run before: begun twice, it would be done twice."""
+        if not isinstance(inquiry.payload, Invocation):
+            return False
+        entry = await self._services.store.entry_of_run(inquiry.payload.run.id)
+        if entry is None or entry.event_id == inquiry.event_id:
+            return False
+        _log.warning("event %s: another event has offered its run", inquiry.event_id)
+        return True
 
     async def _do(self, inquiry: Inquiry, entry: InboxEntry) -> None:
         payload, event = inquiry.payload, inquiry.event
@@ -268,6 +167,9 @@ class Admission:
     async def _fail_run(self, inquiry: Inquiry, verdict: Verdict) -> None:
         assert isinstance(inquiry.payload, Invocation)
         assert inquiry.event is not None
+        if await self._is_offered_again(inquiry):
+            await self._settle(inquiry, verdict)
+            return
         run_id = inquiry.payload.run.id
         end = FinishRun(outcome=Outcome.FAILED, reason=verdict.reason, metrics=Metrics())
         entry = self._entry(inquiry, EntryState.FINISHING)
@@ -294,14 +196,23 @@ class Admission:
         """Store the decision, ack it, and tell whether it is the first one of this event."""
         taken = await self._services.store.take_event(entry, calls)
         if taken is Taken.REPLAYED:
-            # The token's ID belongs to another event: whatever the token says is not believed.
-            _log.warning("event %s: run token refused (replayed)", inquiry.event_id)
-            await self._services.store.take_event(_without_token(entry))
+            await self._disbelieve(inquiry)
+            return False
+        inquiry.taken = True
         await inquiry.delivery.ack(inquiry.event_id)
         return taken is Taken.NEW
 
+    async def _disbelieve(self, inquiry: Inquiry) -> None:
+        """The token's ID belongs to another event: it proves nothing about this one."""
+        assert inquiry.kind is not None
+        _log.warning("event %s: run token refused (replayed)", inquiry.event_id)
+        inquiry.claims = None
+        verdict = judge(inquiry.kind, Step.TOKEN, Answer.BAD_TOKEN)
+        assert verdict is not None
+        await self._actions[verdict.action](inquiry, verdict)
+
     def _entry(self, inquiry: Inquiry, state: EntryState) -> InboxEntry:
-        run_id, thread_id = _of_run(inquiry.payload)
+        run_id, thread_id = _of_run(inquiry.payload) if inquiry.is_believed else (None, None)
         return InboxEntry(
             event_id=inquiry.event_id,
             event_type=inquiry.kind or MALFORMED_TYPE,
@@ -310,29 +221,8 @@ class Admission:
             jti=inquiry.claims.jti if inquiry.claims is not None else None,
             state=state,
             created_at=self._services.clock.now(),
-            subject_id=_subject(inquiry.payload),
+            subject_id=_subject(inquiry.payload) if inquiry.is_believed else None,
         )
-
-
-def _open(delivery: Delivery, arrived_at: float) -> Inquiry | None:
-    """Read the envelope; None when not even the event's ID can be read."""
-    try:
-        event = parse(Event, delivery.event)
-    except WireError as error:
-        event_id = _id_of(delivery.event)
-        _log.warning("event %s: malformed: %s", event_id or "without an ID", error)
-        if event_id is None:
-            return None
-        return Inquiry(delivery, arrived_at, event_id)
-    kind = EventType(event.type) if event.type in list(EventType) else None
-    return Inquiry(delivery, arrived_at, event.id, kind, event)
-
-
-def _id_of(event: Mapping[str, Any]) -> UUID | None:
-    try:
-        return UUID(str(event.get("id")))
-    except ValueError:
-        return None
 
 
 def _of_run(payload: EventPayload | None) -> tuple[UUID | None, UUID | None]:
@@ -348,32 +238,3 @@ def _of_run(payload: EventPayload | None) -> tuple[UUID | None, UUID | None]:
 
 def _subject(payload: EventPayload | None) -> UUID | None:
     return payload.interaction.id if isinstance(payload, InteractionEvent) else None
-
-
-def _check_binding(claims: RunClaims, payload: EventPayload | None) -> None:
-    """The token must speak of the same run, thread and person as the payload.
-
-    Raises:
-        TokenRefused: It speaks of something else.
-    """
-    said: tuple[object, ...]
-    proven: tuple[object, ...]
-    match payload:
-        case Invocation():
-            run = payload.run
-            said = (run.id, run.thread_id, run.channel_id, run.kind, run.run_starter)
-            proven = (claims.run_id, claims.thread_id, claims.channel_id, claims.run_kind, claims.sub)
-        case FollowupEvent():
-            said = (payload.run_id, payload.thread_id, payload.author_id)
-            proven = (claims.run_id, claims.thread_id, claims.sub)
-        case InteractionEvent():
-            said = (payload.interaction.run_id, payload.interaction.operator_id)
-            proven = (claims.run_id, claims.sub)
-        case _:
-            return
-    if said != proven:
-        raise TokenRefused("binding")
-
-
-def _without_token(entry: InboxEntry) -> InboxEntry:
-    return dataclasses.replace(entry, jti=None, state=EntryState.SETTLED)

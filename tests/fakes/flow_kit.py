@@ -9,8 +9,10 @@ import contextlib
 import dataclasses
 import inspect
 from pathlib import Path
+from unittest import mock
 from uuid import UUID, uuid4
 
+from bothy_hermes import store_file
 from bothy_hermes.codec import dump, parse
 from bothy_hermes.errors import ProblemAnswer, RunEnded, VersionConflict
 from bothy_hermes.json_patch import apply_patch
@@ -319,7 +321,10 @@ class Rooms:
 async def open_rooms(tmp_path, runtime=None, **keys):
     """The rooms on a fresh state file."""
     fake, troubles = FakeClock(), []
-    store = await Store.open(Path(tmp_path) / "state", fake.clock, troubles.append)
+    # No test that uses this is about the loss of power: nothing waits for the disk itself.
+    hasty = tuple(one.replace("synchronous = FULL", "synchronous = OFF") for one in store_file._PRAGMAS)
+    with mock.patch.object(store_file, "_PRAGMAS", hasty):
+        store = await Store.open(Path(tmp_path) / "state", fake.clock, troubles.append)
     api = FakeApi(fake)
     runtime = runtime or FakeRuntime()
     wanted = settings(**keys)
