@@ -202,6 +202,13 @@ def test_code_is_closed_and_opened_again(text, snapshot):
     assert parts == snapshot
 
 
+def test_a_closing_fence_never_makes_a_part_too_long():
+    """The room for the fence is taken off before the cut is made, whatever the limit is."""
+    for limit in range(50, 120):
+        parts = split_message("````py\n" + "x = 1\n" * 60 + "````", limit)
+        assert all(part.startswith("````py\n") and len(part) <= limit for part in parts)
+
+
 def test_fences_are_left_out_where_they_would_not_fit():
     """With a tiny limit the text matters more than its looks."""
     assert "".join(split_message(f"```python\n{CODE}```", 12)) == f"```python\n{CODE}```"
