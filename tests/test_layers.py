@@ -27,7 +27,6 @@ LAYERS = {
         "reconnect",
         "server_clock",
         "runtime",
-        "prompts",
         "store_values",
     ),
     "rules": (
@@ -89,6 +88,7 @@ LAYERS = {
         "admission",
         "recovery",
         "pulse",
+        "status_desk",
         "bothy_loop",
     ),
     "hermes": (
