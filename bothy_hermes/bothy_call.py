@@ -19,7 +19,7 @@ from .backoff import BASE_SECONDS, CAP_SECONDS, Backoff, parse_http_date
 from .bothy_credentials import TOKEN_TEXT, TokenSource
 from .bothy_http import Request, Response, Transport
 from .clock import Clock
-from .codec import dump, dump_json, parse
+from .codec import dump, dump_json, load_json, parse
 from .defaults import ADAPTER_NAME, LOGGER_NAME, VERSION
 from .dpop import ProofSigner
 from .errors import BothyError, ClockRefused, ProblemAnswer, TokenRefused, TransportError, WireError
@@ -51,6 +51,9 @@ FINAL_CAUSES = frozenset({"too_large", "closed"})
 
 TOKEN_CODES = frozenset({ProblemCode.UNAUTHORIZED, ProblemCode.TOKEN_EXPIRED})
 """Refusals that another token may mend."""
+
+_LENGTHS = frozenset({"content-length", "transfer-encoding"})
+"""Header fields by which the end of a body is known; without them it can be cut anywhere unseen."""
 
 _NONCE = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]{1,1024}")
 _log = logging.getLogger(LOGGER_NAME)
@@ -250,6 +253,7 @@ class Caller:
                 spent.add("stale")
                 continue
             if response.status in (call.accept or {call.operation.status}):
+                _check_whole(call.operation, response)
                 self.observe(response.headers)
                 return response
             if response.status < HTTPStatus.BAD_REQUEST:
@@ -294,6 +298,28 @@ class Caller:
         level = logging.WARNING if backoff.failures == 1 else logging.DEBUG
         _log.log(level, "%s; %s is tried again in %.1f s", error, call.operation.name, delay)
         await self._clock.sleep(delay)
+
+
+def _check_whole(operation: Operation, response: Response) -> None:
+    """Refuse what only looks like the server's answer: a page of somebody on the way, or half an answer.
+
+    Raises:
+        TransportError: It is none; whether the server has acted is not known.
+    """
+    if operation.answer is None or response.status == HTTPStatus.NOT_MODIFIED:
+        return
+    body = response.body.strip()
+    whole = body.startswith(b"{") and body.endswith(b"}")
+    if not whole or (_LENGTHS.isdisjoint(response.headers) and not _is_json(body)):
+        raise TransportError(operation.name, "malformed", sent=True)
+
+
+def _is_json(body: bytes) -> bool:
+    try:
+        load_json(body)
+    except WireError:
+        return False
+    return True
 
 
 def _is_waited_for(error: BothyError) -> bool:

@@ -9,6 +9,7 @@ import pytest
 
 from bothy_hermes.bothy_call import MAX_ANSWER_BYTES, Call, Caller
 from bothy_hermes.bothy_credentials import TokenSource
+from bothy_hermes.bothy_http import Response
 from bothy_hermes.dpop import ProofSigner, verify_proof
 from bothy_hermes.errors import ClockRefused, ProblemAnswer, TokenRefused, TransportError, WireError
 from bothy_hermes.secret import Secret
@@ -389,6 +390,35 @@ def test_a_status_that_the_operation_does_not_have_is_no_answer():
     """202 is no 200, and 304 answers only who asked for it."""
     for status in (202, 204, 304):
         assert Setting(empty_answer(status)).fails(WireError).path == "status"
+
+
+LENGTH = {"content-length": "9"}
+NOT_WHOLE = {
+    "a page": Response(200, {"content-type": "text/html", **LENGTH}, b"<html>\n</html>"),
+    "nothing": Response(200, LENGTH, b""),
+    "half": Response(200, LENGTH, b'{"id": "x'),
+    "half that looks whole": Response(200, {}, b'{"a": {"b": 1}'),
+    "a list": Response(200, LENGTH, b"[1]"),
+}
+
+
+@pytest.mark.parametrize("response", NOT_WHOLE.values(), ids=NOT_WHOLE)
+def test_what_only_looks_like_an_answer_is_waited_for(response):
+    """The server may have acted or not: as with a lost answer, the call is made again."""
+    setting = Setting(response, OK)
+    assert setting.run() is OK
+    assert setting.fake.slept == [0.5]
+
+
+def test_an_impatient_call_says_that_it_was_no_answer():
+    error = Setting(NOT_WHOLE["a page"]).fails(TransportError, patient=False)
+    assert (error.cause, error.sent) == ("malformed", True)
+
+
+def test_an_answer_is_an_answer_whatever_it_is_announced_as():
+    """The body decides: proxies rename types."""
+    typed = Response(200, {"content-type": "text/plain", **LENGTH}, b' {"a": 1}\n')
+    assert Setting(typed).run() is typed
 
 
 def test_a_token_that_cannot_stand_in_a_field_is_not_sent():
