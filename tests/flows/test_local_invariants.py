@@ -5,6 +5,7 @@ none of them may break anything.
 """
 
 import contextlib
+import random
 import tempfile
 from pathlib import Path
 from uuid import UUID
@@ -72,10 +73,10 @@ class Server(RuleBasedStateMachine):
         posted = self.rig.say(_pick(self.threads, thread), "x", person, session_mode=mode)
         self.messages.append(str(posted.message.id))
 
-    @precondition(lambda self: self.cards)
+    @precondition(lambda self: self.usable())
     @rule(card=PICK, owner=st.booleans())
     def use(self, card, owner):
-        job, message = _pick(self.cards, card)
+        job, message = _pick(self.usable(), card)
         with contextlib.suppress(Refused):
             used = job.use(message, person=self.rig.ada if owner else self.rig.ben)
             self.used.append((job, str(used.interaction.id)))
@@ -95,6 +96,43 @@ class Server(RuleBasedStateMachine):
             if event["type"] == "agent.invocation":
                 run_id = UUID(event["payload"]["run"]["id"])
                 self.jobs.append(Job(self.rig, run_id, event))
+
+    @rule()
+    def work(self):
+        """Do what an adapter should: take everything in, and start what can start."""
+        self.receive()
+        while self.flying:
+            self.rig.ack(self.flying.pop())
+        for job in self.jobs:
+            if job.run.state is RunState.QUEUED:
+                job.start()
+
+    @precondition(lambda self: self.running())
+    @rule(job=PICK)
+    def ask(self, job):
+        """Make a card and wait on it."""
+        job = _pick(self.running(), job)
+        self.written += 1
+        message = job.card(client_msg_id=f"c{self.written}")
+        self.cards.append((job, message))
+        job.wait(message)
+
+    @precondition(lambda self: self.used)
+    @rule(used=PICK, fine=st.booleans())
+    def answer(self, used, fine):
+        """Do what an adapter should with an interaction: ack, resume, respond."""
+        job, interaction = _pick(self.used, used)
+        self.work()
+        record = self.rig.instance.interaction(UUID(interaction))
+        job.resume(str(record.interaction.message_id))
+        job.respond(interaction, "acknowledged" if fine else "failed", reopen=not fine)
+
+    def usable(self):
+        cards = self.rig.instance.state.cards
+        return [one for one in self.cards if cards.need(UUID(one[1])).state is not CardState.CLOSED]
+
+    def running(self):
+        return [job for job in self.jobs if job.run.state in STARTED]
 
     @precondition(lambda self: self.flying)
     @rule(event=PICK)
@@ -270,3 +308,68 @@ Server.TestCase.settings = settings(
     suppress_health_check=[HealthCheck.too_slow],
 )
 test_promises = pytest.mark.timeout(300)(Server.TestCase)
+
+
+LIFE = {
+    "say": lambda draw: (draw(8), draw(2) == 0, [None, None, "new", "resume"][draw(4)]),
+    "use": lambda draw: (draw(3), draw(2) == 0),
+    "cancel": lambda draw: (draw(3),),
+    "work": lambda _draw: (),
+    "receive": lambda _draw: (),
+    "ask": lambda draw: (draw(3),),
+    "answer": lambda draw: (draw(3), draw(3) > 0),
+    "ack": lambda draw: (draw(3),),
+    "start": lambda draw: (draw(3),),
+    "patch": lambda draw: (draw(3), draw(4) == 0),
+    "write": lambda draw: (draw(3), draw(4) > 0),
+    "card": lambda draw: (draw(3), draw(4) > 0),
+    "wait": lambda draw: (draw(3),),
+    "resume": lambda draw: (draw(3), ["interaction", "prompt_expired"][draw(2)]),
+    "close": lambda draw: (draw(3),),
+    "respond": lambda draw: (draw(3), draw(2) == 0),
+    "followup": lambda draw: (draw(3), draw(3), ["delivered", "absorbed"][draw(2)]),
+    "finish": lambda draw: (draw(3), ["completed", "failed", "cancelled"][draw(3)]),
+    "reconnect": lambda _draw: (),
+    "wait_a_while": lambda draw: ([1, 31, 130][draw(3)],),
+    "restart": lambda _draw: (),
+}
+NEEDS = {
+    **dict.fromkeys(["cancel", "start", "patch", "write", "card", "followup", "finish"], "jobs"),
+    **dict.fromkeys(["wait", "resume", "close"], "cards"),
+    **dict.fromkeys(["answer", "respond"], "used"),
+    "ack": "flying",
+}
+STEPS = [*LIFE, *["work", "use", "answer", "finish", "patch"] * 3]
+"""What carries a run on comes more often than what ends or disturbs it."""
+
+PROMISES = (
+    Server.at_most_one_run_of_a_thread_is_started,
+    Server.runs_and_documents_move_forward_only,
+    Server.a_run_waits_exactly_while_a_card_is_open,
+    Server.the_cards_of_an_ended_run_are_closed,
+    Server.every_message_of_a_person_has_its_place,
+    Server.the_server_never_fails,
+    Server.every_run_ended_without_the_adapter_is_told,
+)
+ASKED = {"use": Server.usable, "ask": Server.running}
+
+
+@pytest.mark.parametrize("seed", [101, 102, 103, 104])
+def test_promises_over_a_long_life(seed):
+    """Many steps on one server come further than many short lives: runs end, cards are answered."""
+    draw = random.Random(seed).randrange
+    server = Server()
+    server.begin()
+    try:
+        for _ in range(300):
+            name = STEPS[draw(len(STEPS))]
+            ready = ASKED[name](server) if name in ASKED else getattr(server, NEEDS.get(name, "threads"))
+            if ready:
+                getattr(server, name)(*LIFE[name](draw))
+                for promise in PROMISES:
+                    promise(server)
+        state = server.rig.instance.state
+        assert any(run.reported for run in state.runs.all())
+        assert any(one.status is not None for one in state.interactions.all())
+    finally:
+        server.teardown()
