@@ -71,6 +71,7 @@ class _Card:
 
     card_id: str
     prompt: Prompt
+    status_line: str = field(repr=False)
     state: CardState = CardState.OPEN
     delivered: bool = False
     settled: asyncio.Event = field(default_factory=asyncio.Event)
@@ -122,7 +123,7 @@ class RunCards:
     async def show(self, prompt: Prompt) -> UUID:
         """Store a card and the wait on it; returns its `client_msg_id`."""
         draft = build_card(prompt, max_content_bytes=self._limit())
-        card = _Card(str(self._services.clock.new_id()), prompt)
+        card = _Card(str(self._services.clock.new_id()), prompt, draft.status_line)
         self._cards[card.card_id] = card
         message = CreateMessage(
             client_msg_id=card.card_id,
@@ -136,8 +137,7 @@ class RunCards:
             message_call(self._run.id, message),
             await_call(self._run.id, card.card_id, draft.status_line),
         )
-        self._box.waiting(draft.status_line)
-        self._patcher.poke()
+        self._show_wait()
         self._spawn(self._watch(card))
         return UUID(card.card_id)
 
@@ -235,8 +235,7 @@ class RunCards:
         if not await self._resume(card, cause, followup):
             card.move(CardState.CLOSED)
             return REFUSED
-        self._box.waiting(None)
-        self._patcher.poke()
+        self._show_wait()
         if not await self._services.runtime.answer_prompt(card.prompt, answer.value):
             card.move(CardState.CLOSED)
             return NOT_WAITING
@@ -283,9 +282,14 @@ class RunCards:
         """Nobody waits behind the card: end its wait, so that nobody can use it."""
         await card.settled.wait()
         await self._resume(card, ResumeCause.PROMPT_EXPIRED)
-        self._box.waiting(None)
-        self._patcher.poke()
+        self._show_wait()
         await self._services.store.record(CardGone(card.card_id))
+
+    def _show_wait(self) -> None:
+        """The status line names the youngest card that still waits."""
+        waiting = [card.status_line for card in self._cards.values() if card.state is CardState.OPEN]
+        self._box.waiting(waiting[-1] if waiting else None)
+        self._patcher.poke()
 
     async def _watch(self, card: _Card) -> None:
         """Withdraw a card that does not reach its people."""
@@ -298,7 +302,7 @@ class RunCards:
         card.settled.set()
         await self._services.store.record(CardGone(card.card_id))
         await self._services.runtime.answer_prompt(card.prompt, WITHDRAWN[card.prompt.kind])
-        self._box.waiting(None)
+        self._show_wait()
         self._box.note(f"A question of the agent was not shown ({why}).")
         self._patcher.poke()
 

@@ -116,7 +116,9 @@ class TurnView(TurnEvents):
         return await self._post(text, MessageRole.INTERIM)
 
     async def on_answer(self, text: str) -> UUID:
-        """The answer."""
+        """The answer; a blank one says nothing, and the run's end says so."""
+        if not text.strip():
+            return self._services.clock.new_id()
         self._answered = True
         self._box.answer()
         self._patcher.poke()
