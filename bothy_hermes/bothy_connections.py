@@ -1,26 +1,21 @@
-"""HTTP connections to one server: how they are made, kept, judged and read.
+"""HTTP connections to one server: how they are made and kept.
 
-Layer: edges. Everything here blocks and runs in a worker thread of `bothy_http`, which owns time and
-cancellation. One function constructs connections. Redirects are not followed, environment proxies not
-read, and no connection is kept on which anything went other than planned.
+Layer: edges. One function constructs them, through the configured proxy and with verified certificates;
+the process environment is not asked. What happens on a connection is `bothy_exchange`'s subject.
 """
 
 from __future__ import annotations
 
-import contextlib
 import http.client
 import select
-import socket
 import ssl
 import threading
 from base64 import b64encode
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
-from http import HTTPStatus
+from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from .errors import ConfigError, TransportError
+from .errors import ConfigError
 
 CONNECT_TIMEOUT_SECONDS = 5.0
 """Longest wait for one address to accept, and for each step of a TLS handshake: while there is no
@@ -34,44 +29,6 @@ CA_FILE_KEY = "hermes_adapter.ca_file"
 _CONSTRUCTION = threading.Lock()
 """Construction is serialised for the whole process: recorders of HTTP traffic exchange the classes in
 `http.client` while one of them is being made. A lock holds no state of any profile."""
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """One HTTP attempt.
-
-    Attributes:
-        operation: The operation's name, for errors.
-        method: The HTTP method.
-        target: Path and query below the server's API base, beginning with "/".
-        headers: Header fields.
-        body: The body, None without one.
-        max_answer_bytes: Largest body that is read.
-        cut_answer: Whether a larger body is cut there instead of being refused.
-    """
-
-    operation: str
-    method: str
-    target: str
-    headers: Mapping[str, str] = field(repr=False)
-    body: bytes | None = field(default=None, repr=False)
-    max_answer_bytes: int = 1_048_576
-    cut_answer: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Response:
-    """An answer that was read completely.
-
-    Attributes:
-        status: The HTTP status.
-        headers: Header fields, names in lower case, repeated ones joined with ", ".
-        body: The body.
-    """
-
-    status: int
-    headers: Mapping[str, str] = field(repr=False)
-    body: bytes = field(repr=False)
 
 
 def tls_context(ca_file: Path | None) -> ssl.SSLContext:
@@ -189,154 +146,3 @@ def _is_dead(connection: http.client.HTTPConnection) -> bool:
     poller = select.poll()
     poller.register(connection.sock, select.POLLIN | select.POLLPRI)
     return bool(poller.poll(0))
-
-
-class Exchange:
-    """One request and its answer on one connection, and the handle by which it is ended from outside.
-
-    `run` is called in a worker thread, `abandon` on the event loop. Whatever happens between the two,
-    the connection ends either in the pool with nothing left to read, or closed.
-
-    Args:
-        request: The request.
-        path: The request's full path and query.
-        pool: Where connections come from.
-        timeout: Longest wait for one read or write, in seconds.
-    """
-
-    def __init__(self, request: Request, path: str, pool: ConnectionPool, timeout: float) -> None:
-        self._request = request
-        self._path = path
-        self._pool = pool
-        self._timeout = timeout
-        self._lock = threading.Lock()
-        self._connection: http.client.HTTPConnection | None = None
-        self._abandoned = False
-        self.sent = False
-
-    def abandon(self) -> None:
-        """End the exchange at once; the thread in it finds its connection dead and cleans up."""
-        with self._lock:
-            self._abandoned = True
-            sock = None if self._connection is None else self._connection.sock
-            if isinstance(sock, socket.socket):
-                _shut_down(sock)
-
-    def run(self) -> Response:
-        """Do the exchange.
-
-        Raises:
-            TransportError: No usable answer came.
-        """
-        connection, reused = self._take()
-        try:
-            self._connect(connection)
-            response = self._exchange(connection, reused=reused)
-        except BaseException:
-            self._drop(connection)
-            raise
-        return response
-
-    def _take(self) -> tuple[http.client.HTTPConnection, bool]:
-        with self._lock:
-            if self._abandoned:
-                raise self._error("closed")
-            self._connection, reused = self._pool.take()
-            return self._connection, reused
-
-    def _connect(self, connection: http.client.HTTPConnection) -> None:
-        if connection.sock is None:
-            try:
-                connection.connect()
-            except ssl.SSLError:
-                raise self._error("tls") from None
-            except TimeoutError:
-                raise self._error("timeout") from None
-            except (OSError, http.client.HTTPException):
-                raise self._error("connect") from None
-        with self._lock:
-            if self._abandoned:
-                raise self._error("closed")
-            if connection.sock is not None:
-                connection.sock.settimeout(self._timeout)
-            self.sent = True
-
-    def _exchange(self, connection: http.client.HTTPConnection, *, reused: bool) -> Response:
-        answered = False
-        try:
-            whole = self._send(connection)
-            answer = connection.getresponse()
-            answered = True
-            response, complete = self._read(answer)
-        except TimeoutError:
-            raise self._error("timeout") from None
-        except (ConnectionError, http.client.IncompleteRead):
-            raise self._error("stale" if reused and not answered else "reset") from None
-        except (OSError, http.client.HTTPException):
-            raise self._error("malformed") from None
-        self._settle(connection, keep=whole and complete and answer.isclosed())
-        return response
-
-    def _send(self, connection: http.client.HTTPConnection) -> bool:
-        """Send the request; False when the server stopped reading, which it may do to refuse it early."""
-        request = self._request
-        try:
-            connection.request(request.method, self._path, body=request.body, headers=dict(request.headers))
-        except (BrokenPipeError, ConnectionResetError):
-            return False
-        return True
-
-    def _read(self, answer: http.client.HTTPResponse) -> tuple[Response, bool]:
-        """Read an answer; the second value tells whether it was read to its end."""
-        self._check_status(answer.status)
-        limit, cut = self._request.max_answer_bytes, self._request.cut_answer
-        # A recorder's answer has no length, or one that is a text.
-        declared = answer.length if isinstance(answer.length, int) else 0
-        if declared > limit and not cut:
-            raise self._error("too_large")
-        body = answer.read(limit + 1)
-        if len(body) < min(declared, limit + 1):
-            raise http.client.IncompleteRead(b"")
-        if len(body) > limit and not cut:
-            raise self._error("too_large")
-        return Response(answer.status, join_fields(answer.getheaders()), body[:limit]), len(body) <= limit
-
-    def _check_status(self, status: int) -> None:
-        """Refuse what is no final answer: a further 1xx, and a redirect, which is never followed."""
-        if status < HTTPStatus.OK:
-            raise self._error("malformed")
-        redirected = HTTPStatus.MULTIPLE_CHOICES <= status < HTTPStatus.BAD_REQUEST
-        if redirected and status != HTTPStatus.NOT_MODIFIED:
-            raise self._error("redirect")
-
-    def _settle(self, connection: http.client.HTTPConnection, *, keep: bool) -> None:
-        with self._lock:
-            self._connection = None
-            if keep and not self._abandoned:
-                self._pool.give_back(connection)
-                return
-        connection.close()
-
-    def _drop(self, connection: http.client.HTTPConnection) -> None:
-        with self._lock:
-            self._connection = None
-        connection.close()
-
-    def _error(self, cause: str) -> TransportError:
-        return TransportError(self._request.operation, cause, sent=self.sent)
-
-
-def join_fields(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Header fields by their names in lower case, repeated ones joined with ", "."""
-    found: dict[str, str] = {}
-    for name, value in pairs:
-        lower = name.lower()
-        found[lower] = f"{found[lower]}, {value}" if lower in found else value
-    return found
-
-
-def _shut_down(sock: socket.socket) -> None:
-    """Wake the thread that waits on a socket; closing it would not."""
-    with contextlib.suppress(OSError):  # not connected, or gone already
-        # The base class's method: that of a TLS socket also takes its session away under the reader.
-        socket.socket.shutdown(sock, socket.SHUT_RDWR)

@@ -1,9 +1,9 @@
 """HTTP requests to one server from an event loop: threads, total deadlines, cancellation.
 
 Layer: edges. `Transport` is what the API's client needs; `HttpTransport` is the real one over
-`http.client`, whose connections are the business of `bothy_connections`. An attempt that is cancelled
-or late is given up at once: its socket is shut down, and nobody waits for the thread that still cleans
-up behind it. Nothing is retried here, since every attempt needs a proof of its own.
+`http.client`, whose connections are the business of `bothy_connections` and `bothy_exchange`. An attempt
+that is cancelled or late is given up at once: its socket is shut down, and nobody waits for the thread
+that still cleans up behind it. Nothing is retried here, since every attempt needs a proof of its own.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Protocol
 from urllib.parse import urlsplit
 
-from .bothy_connections import ConnectionFactory, ConnectionPool, Exchange, Request, Response
+from .bothy_connections import ConnectionFactory, ConnectionPool
+from .bothy_exchange import Exchange, Request, Response
 from .clock import Clock
 from .errors import TransportError
 

@@ -16,7 +16,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
 from websockets.typing import Subprotocol
 
-from .bothy_connections import Response, join_fields
+from .bothy_exchange import Response, join_fields
 from .defaults import ADAPTER_NAME, VERSION
 from .errors import BothyError, TransportError
 from .reconnect import LOST

@@ -170,9 +170,9 @@ def test_each_answer_is_read(setting, name):
 
 
 @pytest.mark.parametrize("name", [one.name for one in CASES if one.answer])
-@pytest.mark.parametrize("body", [b"", b"<html>", b"[]", b"{}", b'{"id":1}'])
-def test_an_answer_that_is_none_is_said_to_be_none(setting, name, body):
-    """A page in the place of JSON, or JSON of another shape; it is not taken for a network error."""
+@pytest.mark.parametrize("body", [b"{}", b'{"id":1}'])
+def test_an_answer_of_another_shape_is_said_to_be_one(setting, name, body):
+    """JSON of the server's, but not what the operation gives: asking again would not help."""
     operation = BY_NAME[name]
     setting.transport.script(name, Response(operation.status, {}, body))
     setting.fails(WireError, CASES[operation](setting.api, body_of(operation)))

@@ -63,6 +63,7 @@ LAYERS = {
         "store_writer",
         "bothy_credentials",
         "bothy_connections",
+        "bothy_exchange",
         "bothy_http",
         "bothy_call",
         "bothy_api",
@@ -175,10 +176,18 @@ LAYER_OF = {module: layer for layer, modules in LAYERS.items() for module in mod
 
 # Who may import what from outside. A room that is not named may not.
 GUARDED = {
-    "http": {"bothy_connections", "hermes_api", "local_port", "local_http", "local_model", "demo_person"},
+    "http": {
+        "bothy_connections",
+        "bothy_exchange",
+        "hermes_api",
+        "local_port",
+        "local_http",
+        "local_model",
+        "demo_person",
+    },
     "websockets": {"bothy_socket", "local_gateway"},
-    "socket": {"bothy_connections", "local_port", "local_model"},
-    "ssl": {"bothy_connections", "bothy_socket"},
+    "socket": {"bothy_exchange", "local_port", "local_model"},
+    "ssl": {"bothy_connections", "bothy_exchange", "bothy_socket"},
     "sqlite3": {
         "store",
         "store_cards",
