@@ -8,8 +8,9 @@ while the gateway lives, and takes them down so that nothing accepted is lost. W
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Coroutine
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, NoReturn
@@ -25,20 +26,20 @@ from .bothy_socket import Connector
 from .clock import Clock
 from .config import Settings
 from .defaults import ADAPTER_NAME, LOGGER_NAME, RUNTIME_NAME, VERSION
-from .errors import BothyError, ProblemAnswer, StateError, describe
+from .errors import ProblemAnswer, StateError, describe
 from .handler import Handler
 from .proof import Prover
-from .pulse import Pulse
+from .pulse import Flags, Pulse
 from .recovery import Recovery
 from .run_context import ContextReader
 from .runtime import Runtime
-from .services import Services
-from .state_files import write_status
+from .services import Services, Terms
+from .status_desk import StatusDesk
 from .store import Store
 from .store_lock import StateLock
 from .wire import Me, Release, Software
-from .wire_events import Hello, HelloSettings, Identify, Ready
-from .wire_words import MAX_CONTENT_BYTES, PROTOCOL_VERSION, DegradedReason
+from .wire_events import Hello, Identify, Ready
+from .wire_words import PROTOCOL_VERSION, DegradedReason
 
 _log = logging.getLogger(LOGGER_NAME)
 
@@ -57,8 +58,11 @@ FOREIGN_PAUSE_SECONDS = 95.0
 RECOVERY_PAUSE_SECONDS = 5.0
 """Between two tries to settle what the last process left; no event is judged before that."""
 
-FIRST_HEARTBEAT_SECONDS = 30.0
-"""The interval until the server named its own."""
+STARTING = "starting"
+"""How far the connection is before the server has told who the agent is."""
+
+GATE_SECONDS = 0.1
+"""Between two looks whether Hermes takes messages."""
 
 
 class AdapterLoop(GatewayEvents):
@@ -71,6 +75,7 @@ class AdapterLoop(GatewayEvents):
         state_dir: Where the adapter keeps what must survive it.
         transport: How requests travel; None for HTTP.
         connector: How gateway connections are opened; None for WebSockets.
+        opened: Tells whether Hermes takes messages in; before it does, none are fetched.
     """
 
     def __init__(
@@ -82,6 +87,7 @@ class AdapterLoop(GatewayEvents):
         transport: Transport | None = None,
         *,
         connector: Connector | None = None,
+        opened: Callable[[], bool] = lambda: True,
     ) -> None:
         self._settings = settings
         self._runtime = runtime
@@ -89,19 +95,21 @@ class AdapterLoop(GatewayEvents):
         self._state_dir = state_dir
         self._transport = transport
         self._connector = connector
+        self._opened = opened
         self._stop = asyncio.Event()
         self._over = asyncio.Event()
         self._running = False
-        self._ready = asyncio.Event()
+        self._speaking = asyncio.Event()
         self._recovered = asyncio.Event()
-        self._hello: Hello | None = None
+        self._terms = Terms()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._flags: set[DegradedReason] = set()
+        self._flags = Flags(self._poke)
         self._handler: Handler | None = None
         self._admission: Admission | None = None
         self._pulse: Pulse | None = None
+        self._desk: StatusDesk | None = None
+        self._gateway: Gateway | None = None
         self._recovery: Recovery | None = None
-        self._api: BothyApi | None = None
 
     async def run(self) -> None:
         """Serve until `stop` is called or the server sends this adapter away.
@@ -130,7 +138,7 @@ class AdapterLoop(GatewayEvents):
     # Bringing up ----------------------------------------------------------------------------------
 
     async def _with_store(self) -> None:
-        store = await Store.open(self._state_dir, self._clock)
+        store = await Store.open(self._state_dir, self._clock, self._disk_said)
         try:
             transport = self._transport or HttpTransport(
                 self._settings.server_url,
@@ -145,27 +153,34 @@ class AdapterLoop(GatewayEvents):
         finally:
             await store.close()
 
-    async def _until_stopped(self, serving: Any) -> None:
+    async def _until_stopped(self, serving: Coroutine[Any, Any, NoReturn]) -> None:
         task = asyncio.create_task(serving, name="bothy-serve")
         stopping = asyncio.create_task(self._stop.wait(), name="bothy-stop")
         try:
             await asyncio.wait((task, stopping), return_when=asyncio.FIRST_COMPLETED)
         finally:
-            if self._handler is not None:
-                await self._handler.close(CLOSE_GRACE_SECONDS)
-            stopping.cancel()
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+            await self._wind_up(task, stopping)
         if not task.cancelled():
             task.result()
+
+    async def _wind_up(self, *tasks: asyncio.Task[Any]) -> None:
+        """End what runs; the judging of events and the rest go on until the runs are over."""
+        self._stop.set()
+        try:
+            if self._handler is not None:
+                await self._handler.close(CLOSE_GRACE_SECONDS)
+        finally:
+            others = (*tasks, *self._tasks)
+            for task in others:
+                task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
+        if self._desk is not None:
+            await self._desk.publish()
 
     async def _serve(self, store: Store, transport: Transport) -> NoReturn:
         settings, clock = self._settings, self._clock
         signer = load_signer(settings.dpop_key_file)
-        self._api = api = BothyApi(settings, transport, clock, AgentToken(settings.token_file), signer)
-        keys = KeyRing(api, clock)
-        await keys.fetch()  # first: the answer's date sets the clock before the first proof is made
-        me = await self._who_am_i(api)
+        api = BothyApi(settings, transport, clock, AgentToken(settings.token_file), signer)
         services = Services(
             settings=settings,
             api=api,
@@ -174,35 +189,72 @@ class AdapterLoop(GatewayEvents):
             prover=Prover(self._runtime),
             context=ContextReader(api, settings, clock),
             clock=clock,
-            limits=self._limits,
+            limits=self._terms.limits,
         )
-        adapter_id = await store.adapter_id()
-        self._handler = handler = Handler(services, self._poke)
-        self._recovery = Recovery(services, handler, agent_id=me.id, adapter_id=adapter_id)
+        # An event that the disk does not take comes again; what a run owes has nowhere else to go.
+        self._handler = Handler(dataclasses.replace(services, store=store.patient()), self._poke)
+        self._desk = desk = StatusDesk(
+            self._state_dir,
+            clock,
+            store,
+            self._handler,
+            connection=lambda: STARTING if self._gateway is None else self._gateway.state,
+            unwritable=lambda is_so: self._flags.set(DegradedReason.STATE_UNWRITABLE, "status", is_so),
+        )
+        self._spawn(desk.run(), "bothy-desk")
+        keys = KeyRing(api, clock)
+        await keys.fetch()  # first: the answer's date sets the clock before the first proof is made
+        me = await self._who_am_i(api)
+        gateway = await self._bring_up(services, keys, me.id, self._handler, desk)
+        await self._gate()
+        await gateway.run()
+        raise AssertionError("a gateway runs until it is cancelled")
+
+    async def _bring_up(
+        self, services: Services, keys: KeyRing, agent_id: UUID, handler: Handler, desk: StatusDesk
+    ) -> Gateway:
+        """Make the rooms that need to know which agent this is."""
+        adapter_id = await services.store.adapter_id()
+        self._recovery = Recovery(services, handler, agent_id=agent_id, adapter_id=adapter_id)
         self._admission = Admission(
             services,
             keys,
             handler,
-            agent_id=me.id,
-            jkt=api.jkt,
+            agent_id=agent_id,
+            jkt=services.api.jkt,
             config_changed=lambda: self._config_changed(services),
         )
-        self._pulse = pulse = Pulse(
+        self._pulse = Pulse(
             services,
             handler,
-            agent_id=me.id,
-            interval=self._heartbeat_interval,
+            agent_id=agent_id,
+            interval=self._terms.heartbeat_seconds,
             flags=self._flags,
-            publish=self._publish,
+            publish=desk.publish,
         )
-        gateway = Gateway(
-            api, settings, clock, lambda: self._identify(adapter_id), me.id, self, self._connector
+        self._spawn(self._speak(self._pulse), "bothy-pulse")
+        self._spawn(self._prune(services.store), "bothy-prune")
+        self._gateway = Gateway(
+            services.api,
+            self._settings,
+            self._clock,
+            lambda: self._identify(adapter_id),
+            agent_id,
+            self,
+            self._connector,
         )
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self._after_ready(pulse), name="bothy-pulse")
-            group.create_task(self._prune(store), name="bothy-prune")
-            await gateway.run()
-        raise AssertionError("a gateway runs until it is cancelled")
+        return self._gateway
+
+    async def _gate(self) -> None:
+        """Wait until Hermes takes messages in: before that, it would swallow what is fetched."""
+        patience = self._clock.monotonic() + self._settings.restore_wait_seconds
+        while not self._opened():
+            if self._clock.monotonic() >= patience and not self._speaking.is_set():
+                _log.error("Hermes still restores its sessions; the server is told, no event is fetched")
+                self._flags.set(DegradedReason.RESTORE_PENDING, "gate", on=True)
+                self._speaking.set()
+            await self._clock.sleep(GATE_SECONDS)
+        self._flags.set(DegradedReason.RESTORE_PENDING, "gate", on=False)
 
     async def _who_am_i(self, api: BothyApi) -> Me:
         while True:
@@ -229,10 +281,8 @@ class AdapterLoop(GatewayEvents):
     async def on_ready(self, hello: Hello, ready: Ready) -> None:
         """The server takes this connection."""
         _log.info("connected; %d events wait", ready.pending)
-        self._hello = hello
-        if self._api is not None:
-            self._api.observe_hello(hello)
-        self._ready.set()
+        self._terms.take(hello)
+        self._speaking.set()
         if self._recovery is not None and not self._recovered.is_set():
             recovery, self._recovery = self._recovery, None
             self._spawn(self._recover(recovery), "bothy-recover")
@@ -258,46 +308,37 @@ class AdapterLoop(GatewayEvents):
             try:
                 await recovery.recover()
                 self._recovered.set()
-            except BothyError as error:
-                _log.error("what the last process left cannot be settled yet: %s", error)
+            except Exception as error:  # noqa: BLE001  # an adapter that hears nothing any more must not look alive
+                _log.error("what the last process left cannot be settled yet: %s", describe(error))
                 await self._clock.sleep(RECOVERY_PAUSE_SECONDS)
         await self._clock.sleep(FOREIGN_PAUSE_SECONDS)
         await recovery.end_lost_runs()
 
     # While it lives -------------------------------------------------------------------------------
 
-    async def _after_ready(self, pulse: Pulse) -> None:
-        await self._ready.wait()
+    async def _speak(self, pulse: Pulse) -> None:
+        """Send heartbeats from the first connection on, or from when there is a reason why there is none."""
+        await self._speaking.wait()
         await pulse.run()
 
     async def _prune(self, store: Store) -> None:
         while True:
-            await store.prune(self._clock.now())
+            try:
+                await store.prune(self._clock.now())
+            except StateError as error:
+                _log.debug("nothing is cleaned up: %s", error)  # said when the trouble began
             await self._clock.sleep(PRUNE_SECONDS)
+
+    def _disk_said(self, trouble: StateError | None) -> None:
+        self._flags.set(DegradedReason.STATE_UNWRITABLE, "store", trouble is not None)
 
     def _config_changed(self, services: Services) -> None:
         services.context.forget_channels()
         self._poke()
 
-    def _publish(self, heartbeat: Mapping[str, Any]) -> None:
-        try:
-            write_status(self._state_dir, {"heartbeat": heartbeat, "adapter": {"version": VERSION}})
-        except StateError as error:
-            _log.error("status.json is not up to date: %s", error)
-
     def _poke(self) -> None:
         if self._pulse is not None:
             self._pulse.poke()
-
-    def _limits(self) -> HelloSettings:
-        if self._hello is not None:
-            return self._hello.settings
-        return HelloSettings(
-            run_update_min_interval_ms=1000, max_content_bytes=MAX_CONTENT_BYTES, costs_enabled=False
-        )
-
-    def _heartbeat_interval(self) -> float:
-        return self._hello.heartbeat_interval_ms / 1000 if self._hello else FIRST_HEARTBEAT_SECONDS
 
     def _spawn(self, what: Any, name: str) -> None:
         task: asyncio.Task[None] = asyncio.create_task(what, name=name)

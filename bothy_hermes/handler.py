@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable, Coroutine
 from uuid import UUID
 
+from .codec import JsonObject
 from .defaults import LOGGER_NAME
 from .errors import describe
 from .proof import Proof
@@ -54,6 +55,17 @@ class Handler:
     def knows(self, run_id: UUID) -> bool:
         """Whether something is still done for a run."""
         return run_id in self._tasks
+
+    def works_on(self, run_id: UUID) -> bool:
+        """Whether a run has not come to its end yet."""
+        return run_id in self._works
+
+    def overview(self) -> list[JsonObject]:
+        """The runs being worked on: which, in which thread, how far."""
+        return [
+            {"run_id": str(work.run_id), "thread_id": str(work.thread_id), "stage": work.stage}
+            for work in self._works.values()
+        ]
 
     def begin(self, entry: InboxEntry, invocation: Invocation, token: Secret | None) -> None:
         """Work on an accepted invocation, as soon as a slot is free.

@@ -1,4 +1,4 @@
-"""What the work on every run needs, as one value for the life of the loop.
+"""What the work on every run needs, as one value for the life of the loop, and what the server asks for.
 
 Layer: flows.
 """
@@ -15,7 +15,35 @@ from .proof import Prover
 from .run_context import ContextReader
 from .runtime import Runtime
 from .store import Store
-from .wire_events import HelloSettings
+from .wire_events import Hello, HelloSettings
+from .wire_words import MAX_CONTENT_BYTES
+
+FIRST_HEARTBEAT_SECONDS = 30.0
+"""The interval until the server named its own."""
+
+FIRST_LIMITS = HelloSettings(
+    run_update_min_interval_ms=1000, max_content_bytes=MAX_CONTENT_BYTES, costs_enabled=False
+)
+"""The limits until the server named its own."""
+
+
+class Terms:
+    """What the server's last hello asked for."""
+
+    def __init__(self) -> None:
+        self._hello: Hello | None = None
+
+    def take(self, hello: Hello) -> None:
+        """A new connection says what holds from now on."""
+        self._hello = hello
+
+    def limits(self) -> HelloSettings:
+        """The server's limits."""
+        return FIRST_LIMITS if self._hello is None else self._hello.settings
+
+    def heartbeat_seconds(self) -> float:
+        """Seconds between two heartbeats."""
+        return FIRST_HEARTBEAT_SECONDS if self._hello is None else self._hello.heartbeat_interval_ms / 1000
 
 
 @dataclass(frozen=True, slots=True)
