@@ -7,10 +7,12 @@ speaks plain HTTP.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import ipaddress
 import json
 import signal
 import sys
+import tempfile
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -53,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     defaults = ServerOptions()
     add = parser.add_argument
     parser.description = "Start the embedded Bothy server and print how to get in."
-    add("--state", metavar="DIR", type=Path, required=True, help="where the server keeps its state")
+    add("--state", metavar="DIR", type=Path, help="where the server keeps its state (gone with it without)")
     add("--host", default="127.0.0.1", help="address to listen on (%(default)s)")
     add("--port", type=int, default=0, help="port to listen on (a free one)")
     add("--allow-remote", action="store_true", help="consent to an address beyond this machine")
@@ -91,8 +93,23 @@ def serve(options: argparse.Namespace) -> int:
     stop = threading.Event()
     for name in (signal.SIGTERM, signal.SIGINT):
         signal.signal(name, lambda _number, _frame: stop.set())
-    server = LocalServer.start(
-        options.state,
+    with contextlib.ExitStack() as stack:
+        state = options.state or stack.enter_context(tempfile.TemporaryDirectory(prefix="bothy-server-"))
+        server = _start(options, Path(state))
+        stack.callback(server.stop)
+        if options.dpop and server.agent.dpop_key_file is None:
+            raise ConfigError("--dpop", "is for a new state; this one was made without a key")
+        if remote:
+            sys.stderr.write(REMOTE_SENTENCE)
+        sys.stdout.write(json.dumps(ready(server)) + "\n" if options.json else _sentences(server))
+        sys.stdout.flush()
+        stop.wait()
+    return 0
+
+
+def _start(options: argparse.Namespace, state: Path) -> LocalServer:
+    return LocalServer.start(
+        state,
         host=options.host,
         port=options.port,
         options=ServerOptions(
@@ -103,15 +120,6 @@ def serve(options: argparse.Namespace) -> int:
             public_url=options.public_url,
         ),
     )
-    try:
-        if remote:
-            sys.stderr.write(REMOTE_SENTENCE)
-        sys.stdout.write(json.dumps(ready(server)) + "\n" if options.json else _sentences(server))
-        sys.stdout.flush()
-        stop.wait()
-    finally:
-        server.stop()
-    return 0
 
 
 def is_loopback(host: str) -> bool:

@@ -102,3 +102,25 @@ def test_a_directory_in_use_is_one_sentence(tmp_path):
 )
 def test_which_addresses_are_this_machines(host, loopback):
     assert is_loopback(host) is loopback
+
+
+def test_without_a_state_directory_nothing_stays():
+    """A first try needs no directory, and leaves none."""
+    process = start("--json")
+    state = Path(json.loads(process.stdout.readline())["agent"]["token_file"]).parent
+    assert state.is_dir()
+    process.terminate()
+    process.communicate(timeout=20)
+    assert process.returncode == 0
+    assert not state.exists()
+
+
+def test_a_key_cannot_be_wished_for_afterwards(tmp_path, capsys):
+    """`--dpop` on a state without a key is refused, instead of being ignored."""
+    state = str(tmp_path / "state")
+    process = start("--state", state, "--json")
+    process.stdout.readline()
+    process.terminate()
+    process.communicate(timeout=20)
+    assert run_local_server(["--state", state, "--dpop"]) == 2
+    assert "--dpop: is for a new state" in capsys.readouterr().err
