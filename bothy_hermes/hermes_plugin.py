@@ -37,9 +37,6 @@ STOP_SECONDS = 4.5
 CANCEL_SECONDS = 0.3
 """How long a task that was cancelled may take to notice."""
 
-RESTORE_POLL_SECONDS = 0.1
-"""How often Hermes' startup flag is looked at."""
-
 
 class ServerPlatform(BasePlatformAdapter):  # type: ignore[misc]  # Hermes ships no types
     """A Bothy server as a messaging platform of Hermes.
@@ -87,8 +84,10 @@ class ServerPlatform(BasePlatformAdapter):  # type: ignore[misc]  # Hermes ships
         runtime = HermesRuntime(self, self._key, home, self._clock)
         self._bothy = runtime
         self._hooks = hermes_hooks.HookReceiver(self._key, home, runtime.hear)
-        self._adapter = AdapterLoop(settings, runtime, self._clock, Path(home) / self._key)
-        self._serving = asyncio.create_task(self._serve(self._adapter, settings.restore_wait_seconds))
+        self._adapter = AdapterLoop(
+            settings, runtime, self._clock, Path(home) / self._key, opened=self._takes_messages
+        )
+        self._serving = asyncio.create_task(self._serve(self._adapter))
         self._mark_connected()
         return True
 
@@ -98,13 +97,16 @@ class ServerPlatform(BasePlatformAdapter):  # type: ignore[misc]  # Hermes ships
             raise ConfigError("hermes_adapter.platform_key", f"the plugin is installed as {self._key}")
         return settings
 
-    async def _serve(self, adapter: AdapterLoop, restore_wait: float) -> None:
+    def _takes_messages(self) -> bool:
+        """Tell whether Hermes has finished its startup restore: before that, it swallows messages."""
+        return not getattr(self.gateway_runner, "_startup_restore_in_progress", False)
+
+    async def _serve(self, adapter: AdapterLoop) -> None:
         """Serve until the end; an end that another start can mend is Hermes' to try again.
 
         One that only the operator can mend is written where Hermes shows the platform's state, and no
         more: reporting it would have Hermes stop the whole gateway when no other platform is left.
         """
-        await self._restored(restore_wait)
         try:
             await adapter.run()
         except StateLocked as error:
@@ -120,15 +122,6 @@ class ServerPlatform(BasePlatformAdapter):  # type: ignore[misc]  # Hermes ships
         self._set_fatal_error("bothy", problem, retryable=retry)
         if retry:
             await self._notify_fatal_error()
-
-    async def _restored(self, restore_wait: float) -> None:
-        """Wait for the end of Hermes' startup restore: before it, messages are swallowed."""
-        start, reported = self._clock.monotonic(), False
-        while getattr(self.gateway_runner, "_startup_restore_in_progress", False):
-            if not reported and self._clock.monotonic() - start > restore_wait:
-                reported = True
-                _log.warning("%s: Hermes' startup restore is still going on; not connected", self._key)
-            await self._clock.sleep(RESTORE_POLL_SECONDS)
 
     async def disconnect(self) -> None:
         """Stop serving."""

@@ -27,8 +27,8 @@ class Loop:
 
     built = ()
 
-    def __init__(self, settings, runtime, clock, state_dir):
-        self.settings, self.runtime, self.state_dir = settings, runtime, state_dir
+    def __init__(self, settings, runtime, clock, state_dir, *, opened):
+        self.settings, self.runtime, self.state_dir, self.opened = settings, runtime, state_dir, opened
         self.running = asyncio.Event()
         self.stopping = asyncio.Event()
         self.fails = None
@@ -57,7 +57,6 @@ class Stage:
         monkeypatch.delitem(sys.modules, "bothy_hermes.hermes_plugin", raising=False)
         self.module = importlib.import_module("bothy_hermes.hermes_plugin")
         monkeypatch.setattr(self.module, "AdapterLoop", Loop)
-        monkeypatch.setattr(self.module, "RESTORE_POLL_SECONDS", 0.001)
         Loop.built = ()
         token = tmp_path / "token"
         token.touch(mode=0o600)
@@ -125,7 +124,7 @@ class TestLife:
 
         play(scene())
 
-    def test_decision_13_nothing_is_served_before_the_startup_restore_is_over(self, stage):
+    def test_decision_13_the_adapter_is_told_whether_the_startup_restore_is_over(self, stage):
         """Messages that come earlier are swallowed and reported as processed."""
 
         async def scene():
@@ -133,10 +132,11 @@ class TestLife:
             platform = made.open()
             platform.gateway_runner._startup_restore_in_progress = True
             assert await platform.connect() is True
-            await asyncio.sleep(0.02)
-            assert not Loop.built[0].running.is_set()
+            assert Loop.built[0].opened() is False
             platform.gateway_runner._startup_restore_in_progress = False
-            await asyncio.wait_for(Loop.built[0].running.wait(), 1)
+            assert Loop.built[0].opened() is True
+            del platform.gateway_runner._startup_restore_in_progress
+            assert Loop.built[0].opened() is True
             await platform.disconnect()
 
         play(scene())
@@ -193,11 +193,9 @@ class TestLife:
         async def scene():
             made = stage()
             platform = made.open()
-            platform.gateway_runner._startup_restore_in_progress = True
             await platform.connect()
             Loop.built[0].fails = error
-            platform.gateway_runner._startup_restore_in_progress = False
-            await asyncio.sleep(0.02)
+            await settle()
             assert platform.states[-1][2] is retry
             assert platform.reported == reported
 
