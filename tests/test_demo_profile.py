@@ -101,3 +101,12 @@ def test_the_plugin_directory_runs_as_a_program_and_offers_no_demo(tmp_path):
     assert version.stdout.startswith("bothy-hermes ")
     assert "protocol" in usage.stdout
     assert "demo" not in usage.stdout
+
+
+def test_no_file_of_the_plugin_directory_hides_another_module(tmp_path):
+    """The directory is where Python would look first, and Hermes or a person may put a file there."""
+    copy_plugin(tmp_path / "bothy")
+    (tmp_path / "bothy" / "dataclasses.py").write_text("raise ImportError('the wrong module')\n")
+    command = [sys.executable, str(tmp_path / "bothy"), "protocol"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)
+    assert done.returncode == 0, done.stderr

@@ -2,7 +2,7 @@
 
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from bothy_hermes.install_plan import Entry, InstallRequest, new_config, platform_entries
@@ -67,6 +67,9 @@ def test_every_value_is_read_as_it_was_written(value):
 
 
 @given(PRINTABLE.filter(bool))
+@example("off")
+@example("null")
+@example("hermes_adapter.server_url")
 def test_every_name_of_a_key_is_read_as_it_was_written(name):
     assert read(Entry((name,), 1)) == {name: 1}
 

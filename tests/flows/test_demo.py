@@ -36,7 +36,7 @@ def hermes(tmp_path, monkeypatch):
     """A program that runs until it is ended."""
     command = tmp_path / "bin" / "hermes"
     command.parent.mkdir()
-    command.write_text("#!/bin/sh\necho $$ > pid\nexec sleep 60\n")
+    command.write_text("#!/bin/sh\ntrap 'sleep 1; exit 0' TERM\necho $$ > pid\nwhile :; do sleep 0.1; done\n")
     command.chmod(stat.S_IRWXU)
     monkeypatch.setattr(gateway_process, "find_hermes", lambda: command)
     return command
@@ -163,10 +163,9 @@ def test_without_hermes_it_is_one_sentence_and_status_2(monkeypatch, capsys):
     assert said == "bothy_hermes: hermes: Hermes is not installed; install it with: pip …\n"
 
 
-@pytest.mark.parametrize(
-    ("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["ctrl-c", "sigterm"]
-)
-def test_a_signal_ends_everything_that_was_started(hermes, tmp_path, number, status):
+@pytest.fixture
+def starting(hermes, tmp_path):
+    """The demo as a process of its own whose Hermes never connects; with the gateway's process ID."""
     kept = tmp_path / "kept"
     process = subprocess.Popen(
         [sys.executable, "-c", STARTING, str(hermes), str(kept)],
@@ -178,9 +177,31 @@ def test_a_signal_ends_everything_that_was_started(hermes, tmp_path, number, sta
     pid = kept / "gateway" / "workspace" / "pid"
     while process.poll() is None and not (pid.exists() and pid.read_text().strip()):
         threading.Event().wait(0.05)
+    yield process, int(pid.read_text())
+    process.kill()
+    process.communicate()
+
+
+@pytest.mark.parametrize(
+    ("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["ctrl-c", "sigterm"]
+)
+def test_a_signal_ends_everything_that_was_started(starting, number, status):
+    process, gateway = starting
     process.send_signal(number)
     shown, said = process.communicate(timeout=20)
     assert process.returncode == status, said
     assert "Traceback" not in said
     assert "Stopping everything" in shown
-    assert is_gone(int(pid.read_text()))
+    assert is_gone(gateway)
+
+
+def test_a_second_ctrl_c_does_not_leave_the_gateway_behind(hermes, starting):
+    process, gateway = starting
+    process.send_signal(signal.SIGINT)
+    while "Stopping everything" not in process.stdout.readline():
+        pass
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=20)
+    assert process.returncode == 130, said
+    assert "Traceback" not in said
+    assert is_gone(gateway)
