@@ -50,8 +50,9 @@ def enter_session(core: Core, record: RunRecord) -> RunRecord:
     fresh = record.run.session_mode != SessionMode.RESUME or thread.epoch == 0
     if fresh:
         thread = core.put_thread(dataclasses.replace(thread, epoch=thread.epoch + 1))
-    before, after = _parts(core, record)
-    for one in (*before, *after):
+    # What follows the trigger is not the turn's yet: a follow-up counts as had once it is absorbed.
+    before, _ = _parts(core, record)
+    for one in before:
         if not _delivered(core, record, one):
             _mark(core, one, thread.epoch, record)
     return core.put_run(dataclasses.replace(record, epoch=thread.epoch))

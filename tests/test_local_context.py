@@ -114,6 +114,20 @@ def test_a_group_of_followups_is_undelivered_in_its_own_run(tmp_path):
         assert job.context().json["elements"][-1]["id"] == str(job.run.trigger_message_id)
 
 
+def test_followups_from_before_the_start_are_undelivered_too(tmp_path):
+    """The run that began after them had them in its context, but not in its turn."""
+    with rig(tmp_path) as made:
+        thread = made.thread()
+        job = made.offered(thread, "one")
+        for text in ("two", "three"):
+            made.say(thread, text)
+        job.start()
+        for _ in range(2):
+            made.take()
+        job.finish()
+        assert seen(made.running_next()) == [("one", True), ("two", False), ("three", False)]
+
+
 def test_trust_follows_the_author(tmp_path):
     """The agent and its owner are trusted, members are members, everybody else is unverified."""
     with rig(tmp_path) as made:
