@@ -1,4 +1,4 @@
-"""Events on their way to adapters: who is connected, what is offered to whom, what is sent when (section 5).
+"""Events on their way to adapters: what is offered to whom, what is sent when, what time ends (section 5).
 
 Layer: default. The records say which events are not settled; what is in flight on which connection is
 known only in memory, since it ends with the connection. Nothing is sent here: `due` says what to send.
@@ -7,9 +7,8 @@ known only in memory, since it ends with the connection. Nothing is sent here: `
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
-from dataclasses import dataclass, field
-from datetime import datetime
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from uuid import UUID
 
 from .local_core import Core
@@ -20,40 +19,15 @@ from .local_options import (
     EVENT_LIFE_SECONDS,
     KEPT_SECONDS,
     MAX_IN_FLIGHT,
-    OFFLINE_SECONDS,
 )
-from .local_records import ConsumerRecord, EventRecord, RunRecord
+from .local_presence import Link, Presence
+from .local_records import EventRecord, RunRecord
 from .local_rules import Violation
 from .local_runs import Runs
-from .wire import Heartbeat
-from .wire_events import Identify
 from .wire_words import EventType, RunState
 
 UNORDERED = frozenset({EventType.RUN_ENDED, EventType.CONFIG_CHANGED})
 """Outside thread order and outside the number of events in flight."""
-
-
-@dataclass(slots=True)
-class Link:
-    """One identified connection of a consumer.
-
-    Attributes:
-        consumer: Its name.
-        adapter_id: The adapter's own ID.
-        max_active_runs: Runs that may be offered to it and not ended.
-        costs_off: Whether its `hello` said that no costs are booked.
-        since: When it identified itself.
-        seen_at: When anything last came from it.
-        in_flight: Events sent and not acked, with the moment (monotonic) at which they are sent again.
-    """
-
-    consumer: str
-    adapter_id: UUID
-    max_active_runs: int
-    costs_off: bool
-    since: datetime
-    seen_at: datetime
-    in_flight: dict[UUID, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,103 +44,21 @@ class Events:
     Args:
         core: Records, clock and options.
         runs: The runs that time ends.
+        presence: Who is connected.
     """
 
-    def __init__(self, core: Core, runs: Runs) -> None:
+    def __init__(self, core: Core, runs: Runs, presence: Presence) -> None:
         self._core = core
         self._state = core.state
         self._runs = runs
-        self._links: dict[str, Link] = {}
-        started = core.now()
-        self._started = started
-        self._aged_at = started
-        self._alive: dict[str, datetime] = {}
-        self._gone: dict[str, datetime] = {}
-
-    # Connections -----------------------------------------------------------------------------------
-
-    def attach(self, identify: Identify, *, costs_off: bool) -> tuple[Link, Link | None]:
-        """Take a connection that has identified itself.
-
-        Returns:
-            The new link, and the link of the same consumer that it replaces.
-        """
-        link = Link(
-            consumer=identify.consumer,
-            adapter_id=identify.adapter_id,
-            max_active_runs=identify.max_active_runs,
-            costs_off=costs_off,
-            since=self._core.now(),
-            seen_at=self._core.now(),
-        )
-        with self._state.unit():
-            replaced = self._links.pop(link.consumer, None)
-            self._links[link.consumer] = link
-            self._gone.pop(link.consumer, None)
-            self._alive[link.consumer] = self._core.now()
-            self._see(link.consumer, link.adapter_id)
-        return link, replaced
-
-    def detach(self, link: Link) -> None:
-        """Note that a connection is gone; what it had not acked is delivered again."""
-        with self._state.unit():
-            if self._links.get(link.consumer) is not link:
-                return
-            del self._links[link.consumer]
-            self._gone[link.consumer] = self._core.now()
-            self._see(link.consumer, link.adapter_id, link.seen_at)
+        self._presence = presence
+        self._aged_at = core.now()
 
     def pending(self, consumer: str) -> int:
         """Count the events of a consumer that are not settled, and those of nobody yet."""
         with self._state.lock:
             open_events = self._state.events.group("settled", value=False)
             return sum(self._owner(event) in (consumer, None) for event in open_events)
-
-    def connected(self, consumer: str) -> bool:
-        """Whether a consumer has a connection."""
-        return consumer in self._links
-
-    def fresh(self, consumer: str) -> bool:
-        """Whether a consumer has a connection and has sent a heartbeat since it has it."""
-        link, record = self._links.get(consumer), self._state.consumers.get(consumer)
-        if link is None or record is None or record.heartbeat_at is None:
-            return False
-        return record.heartbeat_at >= link.since
-
-    def costs_off(self, consumer: str | None) -> bool:
-        """Whether a consumer's connection was told that no costs are booked."""
-        link = self._links.get(consumer or "")
-        return link is not None and link.costs_off
-
-    def heartbeat(self, consumer: str, heartbeat: Heartbeat) -> None:
-        """Take a sign of life."""
-        now = self._core.now()
-        with self._state.unit():
-            self._alive[consumer] = now
-            record = self._see(consumer, None)
-            changed = dataclasses.replace(record, heartbeat_at=now, heartbeat=heartbeat)
-            self._state.consumers.put(consumer, changed)
-
-    def online(self, consumer: str) -> bool:
-        """Whether a consumer is shown online."""
-        return not self._core.passed(self._alive.get(consumer, self._started), OFFLINE_SECONDS)
-
-    def adapter_seen(self, adapter_id: UUID | None) -> datetime | None:
-        """Tell when an adapter was last heard of."""
-        if adapter_id is None:
-            return None
-        seen = [one.seen_at for one in self._state.consumers.all() if one.adapter_id == adapter_id]
-        seen += [link.seen_at for link in self._links.values() if link.adapter_id == adapter_id]
-        return max(seen, default=None)
-
-    def _see(self, consumer: str, adapter_id: UUID | None, seen_at: datetime | None = None) -> ConsumerRecord:
-        seen_at = seen_at or self._core.now()
-        known = self._state.consumers.get(consumer)
-        if known is None:
-            record = ConsumerRecord(name=consumer, adapter_id=adapter_id, seen_at=seen_at)
-        else:
-            record = dataclasses.replace(known, adapter_id=adapter_id or known.adapter_id, seen_at=seen_at)
-        return self._state.consumers.put(consumer, record)
 
     # Acks ------------------------------------------------------------------------------------------
 
@@ -206,7 +98,7 @@ class Events:
         return False
 
     def _in_flight(self, event: EventRecord) -> bool:
-        return any(event.id in link.in_flight for link in self._links.values())
+        return any(event.id in link.in_flight for link in self._presence.links.values())
 
     # Delivery --------------------------------------------------------------------------------------
 
@@ -214,37 +106,42 @@ class Events:
         """Decide what is to be sent now, and note it as sent."""
         with self._state.unit():
             self._offer_runs()
+            waiting: dict[str | None, list[EventRecord]] = {}
+            for event in self._state.events.group("settled", value=False):
+                if not self._too_old(event):
+                    waiting.setdefault(self._owner(event), []).append(event)
             deliveries = [
-                Delivery(link, event) for link in self._links.values() for event in self._due_on(link)
+                Delivery(link, event)
+                for link in self._presence.links.values()
+                for event in self._due_on(link, waiting.get(link.consumer, []))
             ]
             return [self._sent(one) for one in deliveries]
 
-    def _due_on(self, link: Link) -> list[EventRecord]:
-        now = self._core.clock.monotonic()
-        events = [
-            event
-            for event in self._state.events.group("settled", value=False)
-            if self._owner(event) == link.consumer and not self._too_old(event)
-        ]
-        waiting = {event.id for event in events}
-        link.in_flight = {
-            event: until for event, until in link.in_flight.items() if until > now and event in waiting
-        }
+    def _due_on(self, link: Link, events: Sequence[EventRecord]) -> list[EventRecord]:
+        """Choose what goes out on a link: everything out of order, and the first event of each thread."""
+        self._drop_overdue(link, events)
         found: list[EventRecord] = []
         blocked: set[UUID | None] = set()
-        room = MAX_IN_FLIGHT - sum(
-            event.type not in UNORDERED for event in events if event.id in link.in_flight
-        )
+        ordered = [event for event in events if event.type not in UNORDERED]
+        room = MAX_IN_FLIGHT - sum(event.id in link.in_flight for event in ordered)
         for event in events:
+            flying = event.id in link.in_flight
             if event.type in UNORDERED:
-                if event.id not in link.in_flight:
-                    found.append(event)
+                found += [] if flying else [event]
                 continue
-            if event.thread_id not in blocked and event.id not in link.in_flight and room > 0:
+            if not flying and room > 0 and event.thread_id not in blocked:
                 found.append(event)
                 room -= 1
             blocked.add(event.thread_id)
         return found
+
+    def _drop_overdue(self, link: Link, events: Sequence[EventRecord]) -> None:
+        """Forget what is in flight for too long, and what is settled or another consumer's by now."""
+        now = self._core.clock.monotonic()
+        waiting = {event.id for event in events}
+        link.in_flight = {
+            event: until for event, until in link.in_flight.items() if until > now and event in waiting
+        }
 
     def _too_old(self, event: EventRecord) -> bool:
         old = self._core.passed(event.created_at, EVENT_LIFE_SECONDS)
@@ -282,14 +179,16 @@ class Events:
                     active = self._state.runs.group("ended", value=False)
 
     def _offerable(self, record: RunRecord) -> bool:
-        if record.run.state is not RunState.QUEUED or not self._first_of_thread(record):
+        consumer = record.run.consumer
+        if record.run.state is not RunState.QUEUED:
             return False
-        if record.run.consumer is None:
-            return True
-        gone = not self.connected(record.run.consumer) and not record.acked
-        return gone and self._core.passed(
-            self._gone.get(record.run.consumer, self._started), CONSUMER_GONE_SECONDS
-        )
+        if consumer is not None and (record.acked or self._presence.connected(consumer)):
+            return False
+        if consumer is not None and not self._core.passed(
+            self._presence.gone_since(consumer), CONSUMER_GONE_SECONDS
+        ):
+            return False
+        return self._first_of_thread(record)
 
     def _first_of_thread(self, record: RunRecord) -> bool:
         return self._core.active_runs(record.run.thread_id)[0].run.id == record.run.id
@@ -298,7 +197,7 @@ class Events:
         taken: dict[str | None, int] = {}
         for one in active:
             taken[one.run.consumer] = taken.get(one.run.consumer, 0) + 1
-        for link in self._links.values():
+        for link in self._presence.links.values():
             if link.consumer != record.run.consumer and taken.get(link.consumer, 0) < link.max_active_runs:
                 return link
         return None
@@ -328,15 +227,14 @@ class Events:
         if record.run.state is not RunState.QUEUED:
             return False
         if record.run.consumer is not None:
-            return self.connected(record.run.consumer)
+            return self._presence.connected(record.run.consumer)
         active = self._state.runs.group("ended", value=False)
         return self._first_of_thread(record) and self._link_with_room(record, active) is not None
 
     def _end_offline(self) -> None:
         consumers = {one.run.consumer for one in self._state.runs.group("ended", value=False)}
         for consumer in consumers - {None}:
-            alive = self._alive.get(str(consumer), self._started)
-            if self._core.passed(alive, AGENT_OFFLINE_SECONDS):
+            if self._core.passed(self._presence.alive_at(str(consumer)), AGENT_OFFLINE_SECONDS):
                 self._runs.end_offline(str(consumer))
 
     def _prune(self) -> None:

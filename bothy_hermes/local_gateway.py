@@ -22,9 +22,9 @@ from websockets.typing import Subprotocol
 
 from .codec import dump, dump_json
 from .errors import WireError
-from .local_events import Link
 from .local_instance import Instance
 from .local_options import IDENTIFY_SECONDS, MAX_IN_FLIGHT, PING_SECONDS
+from .local_presence import Link
 from .local_rules import Violation
 from .wire_events import (
     ADAPTER_FRAMES,
@@ -92,7 +92,7 @@ class Gateways:
         finally:
             self._connections.discard(connection)
             if connection.link is not None:
-                self.instance.events.detach(connection.link)
+                self.instance.presence.detach(connection.link)
 
     def pump(self) -> None:
         """Send what is due, and close what may not go on."""
@@ -110,7 +110,7 @@ class Gateways:
     def ready(self, connection: Connection, identify: Identify) -> None:
         """Take a connection that has identified itself; one of the same consumer goes."""
         costs_off = not connection.costs_enabled
-        connection.link, replaced = self.instance.events.attach(identify, costs_off=costs_off)
+        connection.link, replaced = self.instance.presence.attach(identify, costs_off=costs_off)
         for other in self._connections:
             if replaced is not None and other.link is replaced:
                 other.link = None

@@ -21,6 +21,7 @@ from .local_messages import Messages
 from .local_nonces import Nonces
 from .local_options import ServerOptions
 from .local_payloads import Payloads
+from .local_presence import Presence
 from .local_records import (
     AgentRecord,
     ChannelRecord,
@@ -89,8 +90,9 @@ class Instance(Administration):
         super().__init__(core, store, Threads(core, runs), runs, Nonces(clock))
         self.messages_side = Messages(core, runs)
         ensure_first_state(core, store.directory)
-        self.events = Events(core, runs)
-        self.payloads = Payloads(core, self.events)
+        self.presence = Presence(core)
+        self.events = Events(core, runs, self.presence)
+        self.payloads = Payloads(core, self.presence)
         self.pace = PatchPace(core)
 
     @property
@@ -198,9 +200,9 @@ class Instance(Administration):
             return tuple(
                 ConsumerView(
                     name=one.name,
-                    connected=self.events.connected(one.name),
-                    fresh=self.events.fresh(one.name),
-                    online=self.events.online(one.name),
+                    connected=self.presence.connected(one.name),
+                    fresh=self.presence.fresh(one.name),
+                    online=self.presence.online(one.name),
                     heartbeat=one.heartbeat,
                 )
                 for one in self.state.consumers.all()

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from .codec import dump, dump_json
 from .local_core import Core
-from .local_events import Events
+from .local_presence import Presence
 from .local_records import EventRecord, KeyRecord, RunRecord
 from .local_tokens import Grant, mint_run_token
 from .secret import Secret
@@ -35,13 +35,13 @@ class Payloads:
 
     Args:
         core: Records, clock and options.
-        events: Which adapter was seen when.
+        presence: Which adapter was seen when.
     """
 
-    def __init__(self, core: Core, events: Events) -> None:
+    def __init__(self, core: Core, presence: Presence) -> None:
         self._core = core
         self._state = core.state
-        self._events = events
+        self._presence = presence
 
     def frame(self, record: EventRecord) -> str:
         """Return an event's frame as it is sent now, with a token of its own."""
@@ -91,7 +91,7 @@ class Payloads:
             invocation=_invocation(self._core, record),
             open_cards=self._core.open_cards(record.run.id),
             adapter_id=record.adapter_id,
-            adapter_seen_at=self._events.adapter_seen(record.adapter_id),
+            adapter_seen_at=self._presence.adapter_seen(record.adapter_id),
         )
 
     def _active_key(self) -> KeyRecord:

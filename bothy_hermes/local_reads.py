@@ -75,7 +75,7 @@ def _put_heartbeat(instance: Instance, call: Call) -> Response:
         raise invalid("the heartbeat names no adapter version or another protocol")
     if (details.adapter.name, details.runtime.name) != (ADAPTER_NAME, RUNTIME_NAME):
         raise invalid("the heartbeat names another adapter or runtime")
-    instance.events.heartbeat(call.consumer, call.body)
+    instance.presence.heartbeat(call.consumer, call.body)
     return Response(204)
 
 

@@ -80,7 +80,7 @@ def _respond_to_interaction(instance: Instance, run: RunRecord, call: Call) -> D
 
 
 def _finish_run(instance: Instance, run: RunRecord, call: Call) -> Done:
-    costs_off = instance.events.costs_off(run.run.consumer)
+    costs_off = instance.presence.costs_off(run.run.consumer)
     run = instance.runs_side.finish(run, call.body, costs_known_off=costs_off)
     instance.pace.forget(run.run.id)
     return Done(instance.core.view(run))

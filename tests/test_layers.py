@@ -133,6 +133,7 @@ LAYERS = {
         "local_admin",
         "local_nonces",
         "local_payloads",
+        "local_presence",
         "local_setup",
         "local_auth",
         "local_agents",

@@ -61,8 +61,8 @@ def test_a_second_connection_of_a_consumer_replaces_the_first(tmp_path):
         first = made.connect()
         second = made.connect()
         assert first is not second
-        made.instance.events.detach(first)
-        assert made.instance.events.connected("default")
+        made.instance.presence.detach(first)
+        assert made.instance.presence.connected("default")
         made.say(made.thread())
         assert [delivery.link for delivery in made.instance.events.due()] == [second]
 

@@ -164,14 +164,14 @@ class Rig:
     def connect(self, consumer="default", adapter_id=ADAPTER, max_active_runs=8):
         """Connect an adapter; a connection of the same consumer is replaced."""
         asked = identify(consumer, adapter_id, max_active_runs)
-        self.links[consumer], _ = self.instance.events.attach(
+        self.links[consumer], _ = self.instance.presence.attach(
             asked, costs_off=not self.instance.options.costs_enabled
         )
         return self.links[consumer]
 
     def disconnect(self, consumer="default"):
         """Drop an adapter's connection."""
-        self.instance.events.detach(self.links.pop(consumer))
+        self.instance.presence.detach(self.links.pop(consumer))
 
     def deliver(self):
         """Return the events that are sent now, as (consumer, event)."""
