@@ -143,6 +143,8 @@ class ConnectionPool:
 
 def _is_dead(connection: http.client.HTTPConnection) -> bool:
     """Whether an idle connection has something to read: its end, or an answer to nothing."""
+    if isinstance(connection.sock, ssl.SSLSocket) and connection.sock.pending():
+        return True
     poller = select.poll()
     poller.register(connection.sock, select.POLLIN | select.POLLPRI)
     return bool(poller.poll(0))

@@ -77,7 +77,8 @@ class Exchange:
         self._pool = pool
         self._timeout = timeout
         self._lock = threading.Lock()
-        self._connection: http.client.HTTPConnection | None = None
+        # The connection forgets its socket as soon as it has read "Connection: close".
+        self._sock: socket.socket | None = None
         self._abandoned = False
         self.sent = False
 
@@ -85,9 +86,8 @@ class Exchange:
         """End the exchange at once; the thread in it finds its connection dead and cleans up."""
         with self._lock:
             self._abandoned = True
-            sock = None if self._connection is None else self._connection.sock
-            if isinstance(sock, socket.socket):
-                _shut_down(sock)
+            if self._sock is not None:
+                _shut_down(self._sock)
 
     def run(self) -> Response:
         """Do the exchange.
@@ -105,11 +105,9 @@ class Exchange:
         return response
 
     def _take(self) -> tuple[http.client.HTTPConnection, bool]:
-        with self._lock:
-            if self._abandoned:
-                raise self._error("closed")
-            self._connection, reused = self._pool.take()
-            return self._connection, reused
+        if self._abandoned:
+            raise self._error("closed")
+        return self._pool.take()
 
     def _connect(self, connection: http.client.HTTPConnection) -> None:
         if connection.sock is None:
@@ -124,8 +122,9 @@ class Exchange:
         with self._lock:
             if self._abandoned:
                 raise self._error("closed")
-            if connection.sock is not None:
+            if isinstance(connection.sock, socket.socket):  # a recorder has none
                 connection.sock.settimeout(self._timeout)
+                self._sock = connection.sock
             self.sent = True
 
     def _exchange(self, connection: http.client.HTTPConnection, *, reused: bool) -> Response:
@@ -134,14 +133,16 @@ class Exchange:
             whole = self._send(connection)
             answer = connection.getresponse()
             answered = True
-            response, complete = self._read(answer)
+            with contextlib.closing(answer):  # it alone has the socket after "Connection: close"
+                response = self._read(answer)
+                whole = whole and answer.isclosed()
         except TimeoutError:
             raise self._error("timeout") from None
         except (ConnectionError, http.client.IncompleteRead):
             raise self._error("stale" if reused and not answered else "reset") from None
         except (OSError, http.client.HTTPException):
             raise self._error("malformed") from None
-        self._settle(connection, keep=whole and complete and answer.isclosed())
+        self._settle(connection, keep=whole)
         return response
 
     def _send(self, connection: http.client.HTTPConnection) -> bool:
@@ -153,8 +154,8 @@ class Exchange:
             return False
         return True
 
-    def _read(self, answer: http.client.HTTPResponse) -> tuple[Response, bool]:
-        """Read an answer; the second value tells whether it was read to its end."""
+    def _read(self, answer: http.client.HTTPResponse) -> Response:
+        """Read an answer; it is closed afterwards when it was read to its end."""
         self._check_status(answer.status)
         limit, cut = self._request.max_answer_bytes, self._request.cut_answer
         # A recorder's answer has no length, or one that is a text.
@@ -166,7 +167,7 @@ class Exchange:
             raise http.client.IncompleteRead(b"")
         if len(body) > limit and not cut:
             raise self._error("too_large")
-        return Response(answer.status, join_fields(answer.getheaders()), body[:limit]), len(body) <= limit
+        return Response(answer.status, join_fields(answer.getheaders()), body[:limit])
 
     def _check_status(self, status: int) -> None:
         """Refuse what is no final answer: a further 1xx, and a redirect, which is never followed."""
@@ -178,7 +179,7 @@ class Exchange:
 
     def _settle(self, connection: http.client.HTTPConnection, *, keep: bool) -> None:
         with self._lock:
-            self._connection = None
+            self._sock = None
             if keep and not self._abandoned:
                 self._pool.give_back(connection)
                 return
@@ -186,7 +187,7 @@ class Exchange:
 
     def _drop(self, connection: http.client.HTTPConnection) -> None:
         with self._lock:
-            self._connection = None
+            self._sock = None
         connection.close()
 
     def _error(self, cause: str) -> TransportError:

@@ -8,8 +8,9 @@ the flows, whose work never makes the reader wait.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from typing import NoReturn, Protocol, TypeVar
 from urllib.parse import urlsplit
 from uuid import UUID
@@ -201,8 +202,6 @@ class Gateway:
                     self._events.on_delivery(Delivery(frame.event, reader.link))
                 else:
                     _log.warning("gateway: a second %s frame is ignored", frame_op(frame))
-        except TimeoutError:
-            return reader.ending(LOST, "the server was silent for too long")
         except LinkClosed as closed:
             return reader.ending(closed.code)
 
@@ -232,23 +231,22 @@ class _Reader:
     def __init__(self, link: Link) -> None:
         self.link = link
         self._goodbye: Goodbye | None = None
-        self._patience: float | None = None
+        self._until: float | None = None
 
     async def next_frame(self) -> Frame:
         """Return the next usable frame; a goodbye is kept for the ending.
 
         Raises:
-            LinkClosed: The connection is over.
-            TimeoutError: The server said goodbye and does not close.
+            LinkClosed: The connection is over, or the server said goodbye and does not close.
         """
         while True:
-            async with asyncio.timeout_at(self._patience):
+            async with _patience(self._until):
                 raw = await self.link.receive()
             frame = _read_frame(raw)
             if isinstance(frame, Goodbye):
                 _log.info("gateway: the server says goodbye (%d)", frame.code)
                 self._goodbye = frame
-                self._patience = asyncio.get_running_loop().time() + GOODBYE_SECONDS
+                self._until = asyncio.get_running_loop().time() + GOODBYE_SECONDS
             elif frame is not None:
                 return frame
 
@@ -256,19 +254,29 @@ class _Reader:
         """Return the first frame of a kind within the time of a greeting; others are not due yet.
 
         Raises:
-            LinkClosed: The connection is over.
-            TimeoutError: It did not come.
+            LinkClosed: The connection is over, or the frame did not come.
         """
-        async with asyncio.timeout(GREETING_SECONDS):
+        async with _patience(asyncio.get_running_loop().time() + GREETING_SECONDS):
             while not isinstance(frame := await self.next_frame(), kind):
                 _log.warning("gateway: a %s frame came too early and is ignored", frame_op(frame))
         return frame
 
-    def ending(self, code: int, detail: str = "") -> Ending:
+    def ending(self, code: int) -> Ending:
         """The connection's ending: a goodbye tells more than a general close code or none."""
         if self._goodbye is not None and code < FIRST_OWN_CODE:
             code = self._goodbye.code
-        return Ending(Where.CLOSE, code, detail=detail)
+        return Ending(Where.CLOSE, code)
+
+
+@contextlib.asynccontextmanager
+async def _patience(until: float | None) -> AsyncIterator[None]:
+    """Give a connection up that is silent until that time of the loop, None for no limit."""
+    try:
+        async with asyncio.timeout_at(until):
+            yield
+    except TimeoutError:
+        _log.warning("gateway: the server was silent for too long")
+        raise LinkClosed(LOST) from None
 
 
 def _read_frame(raw: str | bytes) -> Frame | None:

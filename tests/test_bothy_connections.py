@@ -72,6 +72,16 @@ def test_an_answer_to_nothing_is_never_read_as_the_next_one():
         assert peer.connections == 2
 
 
+def test_an_answer_to_nothing_is_found_within_tls_too(tmp_path):
+    """Bytes that the TLS layer holds already do not show on the socket."""
+    file, context = certificate(tmp_path)
+    with peer_and_client(context, ca_file=file) as (peer, client):
+        peer.routes["/twice"] = lambda _: answer(b"1") + answer(b"x" * 12_000)
+        assert client.ask("/twice").body == b"1"
+        assert client.ask().body == b"{}"
+        assert peer.connections == 2
+
+
 def test_a_trusted_certificate_connects(tmp_path):
     """With the certificates of `ca_file` and nothing else."""
     file, context = certificate(tmp_path)

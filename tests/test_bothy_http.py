@@ -128,7 +128,15 @@ def test_waiting_for_a_turn_counts_and_sends_nothing():
         asyncio.run(story(peer))
 
 
-@pytest.mark.parametrize("phase", ["head", "body"])
+def hold_last_body(arrived):
+    arrived.send(b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 1000\r\n\r\nhalf")
+    arrived.hold()
+
+
+PHASES = {"head": hold_head, "body": hold_body, "last body": hold_last_body}
+
+
+@pytest.mark.parametrize("phase", PHASES)
 def test_a_cancelled_exchange_ends_at_once(phase):
     """The server sees its connection end, nothing half-used is kept, and the next request works."""
 
@@ -147,7 +155,7 @@ def test_a_cancelled_exchange_ends_at_once(phase):
             assert [one.connection for one in peer.arrived] == [0, 1]
 
     with HttpPeer() as peer:
-        peer.routes["/hold"] = hold_head if phase == "head" else hold_body
+        peer.routes["/hold"] = PHASES[phase]
         asyncio.run(story(peer))
 
 
