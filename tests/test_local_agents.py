@@ -95,31 +95,6 @@ def test_a_missing_member_is_named_by_its_path(tmp_path, operation):
         assert made.violations == [f"{operation.name}: {answer.json['detail']}"]
 
 
-def test_me_and_the_allow_list(tmp_path):
-    with rig(tmp_path) as made:
-        agent = made.instance.agent
-        assert made.call("GET", "/me", made.agent_token).json == {
-            "id": str(agent.id),
-            "kind": "agent",
-            "display_name": "Hermes",
-            "owner_id": str(made.ada.id),
-            "instance_id": str(made.instance.id),
-            "dpop_jkt": None,
-            "settings_version": 1,
-        }
-        answer = made.agent_call("GET", "/allow-list")
-        assert answer.json["version"] == 1
-        assert {one["principal_id"] for one in answer.json["entries"]} == {
-            str(made.ada.id),
-            str(made.ben.id),
-        }
-        assert made.agent_call("GET", "/allow-list", If_None_Match='"1"').status == 304
-        made.instance.set_allowed(made.ben.id, ())
-        answer = made.agent_call("GET", "/allow-list", If_None_Match='"1"')
-        assert (answer.status, answer.headers["ETag"]) == (200, '"2"')
-        assert [one["principal_id"] for one in answer.json["entries"]] == [str(made.ada.id)]
-
-
 # Disturbances
 
 

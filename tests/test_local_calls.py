@@ -3,8 +3,7 @@
 import pytest
 
 from bothy_hermes.local_rules import AFTER_END, AfterEnd
-from bothy_hermes.local_writes import WRITES
-from bothy_hermes.wire_operations import OPERATIONS, TokenKind
+from bothy_hermes.wire_operations import OPERATIONS
 from tests.fakes.local_kit import EVIDENCE, rig
 
 NOBODY = "00000000-0000-4000-8000-000000000001"
@@ -76,46 +75,12 @@ def test_reads_stay_open_after_the_end(tmp_path):
         assert job.context().status == 200
 
 
-def test_only_the_last_call_repeats(tmp_path):
-    """An older call of the same operation is judged by the state."""
-    with rig(tmp_path) as made:
-        job = made.running()
-        job.status(1, "one")
-        made.clock.move(1)
-        job.status(2, "two")
-        assert job.status(2, "two").json == {"version": 3}
-        assert job.status(1, "one").code == "version_conflict"
-
-
 def test_a_repetition_outlives_a_restart_of_the_server(tmp_path):
     with rig(tmp_path) as made:
         job = made.running()
         first = job.status(1, "one")
         made.restart()
         assert job.status(1, "one").json == first.json
-
-
-def test_a_refused_call_is_not_repeated(tmp_path):
-    """What was not done is judged anew."""
-    with rig(tmp_path) as made:
-        job = made.offered()
-        made.instance.set_options(billing_mode="personal")
-        assert job.start(billing_mode="personal").status == 409
-        assert job.start(billing_mode="personal").status == 409
-        assert job.start().status == 200
-
-
-def test_a_persons_change_ends_a_repetition(tmp_path):
-    """A title that a person replaced is not confirmed again."""
-    with rig(tmp_path) as made:
-        job = made.running()
-
-        def put():
-            return job.call("PUT", f"/threads/{job.thread_id}/title", {"title": "T"}, If_Match='"1"')
-
-        assert put().status == 200
-        made.instance.set_title(made.ada.id, job.thread_id, "Mine")
-        assert put().code == "title_not_auto"
 
 
 @pytest.mark.parametrize("operation", [one for one in OPERATIONS if one.if_match], ids=lambda one: one.name)
@@ -128,35 +93,6 @@ def test_if_match_is_demanded_of_a_repetition_as_well(tmp_path, operation):
         answer = job.call(operation.method, path, body)
         assert (answer.status, answer.code) == (428, "precondition_required")
         assert made.violations == [f"{operation.name}: If-Match is missing"]
-
-
-@pytest.mark.parametrize("path", ["/runs/{run}", "/runs/{run}/context"])
-def test_a_token_serves_its_own_run(tmp_path, path):
-    with rig(tmp_path, clean=False) as made:
-        job, other = made.running(), made.running()
-        answer = job.call("GET", path.format(run=other.id))
-        assert (answer.status, answer.code) == (403, "forbidden")
-        assert made.violations[0].endswith(": the token is of another run")
-
-
-def test_a_token_serves_its_own_thread_and_channel(tmp_path):
-    with rig(tmp_path, clean=False) as made:
-        job = made.running()
-        body = {"external_session_ref": "s", "started": True}
-        assert job.call("PUT", f"/threads/{NOBODY}/agent-session", body, If_Match='"0"').status == 403
-        assert job.call("PUT", f"/threads/{NOBODY}/title", {"title": "T"}, If_Match='"0"').status == 403
-        assert job.call("GET", f"/channels/{NOBODY}/served-config").status == 403
-        assert len(made.violations) == 3
-
-
-def test_another_runs_interaction_is_forbidden(tmp_path):
-    with rig(tmp_path, clean=False) as made:
-        job, other = made.running(), made.running()
-        card = job.card()
-        used = job.use(card)
-        made.take()
-        assert other.respond(used.interaction.id).status == 403
-        assert other.respond(NOBODY).status == 404
 
 
 def test_the_agent_token_renews_for_the_starter_and_a_run_token_for_its_person(tmp_path):
@@ -192,13 +128,6 @@ def test_a_token_of_an_event_is_new_for_every_attempt(tmp_path):
             found.append(claims(event["token"])["jti"])
             made.clock.move(31)
         assert len(set(found)) == 3
-
-
-def test_every_operation_has_a_handler():
-    """What the protocol lists and a run token serves is either read, written or has a rule of its own."""
-    changing = {one.name for one in OPERATIONS if one.method != "GET" and TokenKind.RUN in one.tokens}
-    assert changing == set(AFTER_END)
-    assert set(WRITES) == changing - {"renewRunToken", "createMessage"}
 
 
 def test_unknown_members_of_a_body_are_ignored(tmp_path):

@@ -2,10 +2,8 @@
 
 from uuid import UUID
 
-import pytest
-
 from bothy_hermes.wire_words import RunState
-from tests.fakes.local_kit import ADAPTER, HEARTBEAT, rig
+from tests.fakes.local_kit import ADAPTER, rig
 
 OTHER = UUID("00000000-0000-4000-8000-00000000000b")
 
@@ -53,18 +51,6 @@ def test_attempts_go_on_after_a_restart_of_the_server(tmp_path):
         assert (again["id"], again["attempt"]) == (first["id"], 2)
         made.ack(first)
         assert made.events() == []
-
-
-def test_a_second_connection_of_a_consumer_replaces_the_first(tmp_path):
-    """What the first one leaves behind is not counted as gone."""
-    with rig(tmp_path) as made:
-        first = made.connect()
-        second = made.connect()
-        assert first is not second
-        made.instance.presence.detach(first)
-        assert made.instance.presence.connected("default")
-        made.say(made.thread())
-        assert [delivery.link for delivery in made.instance.events.due()] == [second]
 
 
 def test_a_thread_waits_for_the_ack_of_its_event(tmp_path):
@@ -206,106 +192,6 @@ def test_the_former_consumer_is_forgiven_a_late_ack(tmp_path):
 
 
 # Consumers
-
-
-def test_a_consumer_is_fresh_after_a_heartbeat_on_its_connection(tmp_path):
-    with rig(tmp_path) as made:
-        made.connect()
-        view = made.instance.consumers()[0]
-        assert (view.connected, view.fresh, view.online) == (True, False, True)
-        made.beat()
-        assert made.instance.consumers()[0].fresh
-        made.clock.move(1)
-        made.connect()
-        assert not made.instance.consumers()[0].fresh
-        assert made.instance.consumers()[0].heartbeat.state == "online"
-
-
-def test_listed_runs(tmp_path):
-    """Not ended ones by default, oldest first, with what the invocation would say now."""
-    with rig(tmp_path) as made:
-        thread = made.thread()
-        ended = made.running()
-        ended.finish()
-        job = made.running(thread)
-        card = job.card()
-        job.wait(card)
-        waiting = made.say(made.thread(), "later")
-        made.clock.move(5)
-        listed = made.agent_call("GET", "/runs").json["runs"]
-        assert [one["run"]["id"] for one in listed] == [str(job.id), str(waiting.run_id)]
-        first, second = listed
-        assert (first["run"]["state"], first["open_cards"]) == ("waiting_input", [card])
-        assert first["invocation"]["run"] == first["run"]
-        assert first["adapter_id"] == str(ADAPTER)
-        assert first["adapter_seen_at"] == "2026-11-30T12:00:00.000000Z"
-        assert (second["adapter_id"], second["adapter_seen_at"]) == (None, None)
-
-
-@pytest.mark.parametrize(
-    ("query", "found"),
-    [
-        ("?state=completed", [0]),
-        ("?state=completed,running", [0, 1]),
-        ("?state=running&consumer=other", []),
-        ("?consumer=default", [1]),
-        ("?state=", [1]),
-    ],
-)
-def test_runs_are_listed_by_state_and_consumer(tmp_path, query, found):
-    with rig(tmp_path) as made:
-        jobs = [made.running(), made.running()]
-        jobs[0].finish()
-        listed = made.agent_call("GET", f"/runs{query}").json["runs"]
-        assert [one["run"]["id"] for one in listed] == [str(jobs[at].id) for at in found]
-
-
-@pytest.mark.parametrize("query", ["?state=lost", "?consumer=a%20b", "?consumer="])
-def test_a_bad_list_query_is_a_violation(tmp_path, query):
-    with rig(tmp_path, clean=False) as made:
-        assert made.agent_call("GET", f"/runs{query}").status == 422
-        assert len(made.violations) == 1
-
-
-def test_at_most_200_runs_are_listed(tmp_path):
-    with rig(tmp_path) as made:
-        for _ in range(201):
-            made.say(made.thread())
-        assert len(made.agent_call("GET", "/runs").json["runs"]) == 200
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"extra": 1},
-        {"runtime_version": None},
-        {"state": "tired"},
-        {"details": {**HEARTBEAT["details"], "extra": 1}},
-        {"details": {**HEARTBEAT["details"], "protocol_version": 2}},
-        {"details": {**HEARTBEAT["details"], "adapter": {"name": "other", "version": "1"}}},
-        {"details": {**HEARTBEAT["details"], "adapter": {"name": "bothy-hermes"}}},
-        {"billing_evidence": {**HEARTBEAT["billing_evidence"], "key": "x"}},
-    ],
-)
-def test_the_heartbeat_is_closed(tmp_path, changes):
-    with rig(tmp_path, clean=False) as made:
-        answer = made.agent_call("PUT", "/heartbeat?consumer=default", {**HEARTBEAT, **changes})
-        assert (answer.status, answer.code) == (422, "validation_failed")
-        assert len(made.violations) == 1
-
-
-def test_a_heartbeat_names_its_consumer(tmp_path):
-    with rig(tmp_path, clean=False) as made:
-        assert made.agent_call("PUT", "/heartbeat", HEARTBEAT).status == 422
-
-
-def test_a_heartbeat_keeps_runs_alive(tmp_path):
-    with rig(tmp_path) as made:
-        job = made.running()
-        for _ in range(20):
-            made.tick(60)
-            made.beat()
-        assert job.run.state is RunState.RUNNING
 
 
 def test_settled_events_and_repetitions_are_forgotten_after_two_days(tmp_path):

@@ -18,34 +18,6 @@ def refusal(call, *args, **options):
     return caught.value.code
 
 
-def test_the_first_state(tmp_path):
-    """An owner who approves actions, a member, one agent that both may address, one served channel."""
-    with rig(tmp_path) as made:
-        instance = made.instance
-        assert [(one.name, one.role, one.approve_actions) for one in instance.people()] == [
-            ("Ada", "owner", True),
-            ("Ben", "member", False),
-        ]
-        assert (instance.agent.name, instance.agent.owner_id) == ("Hermes", made.ada.id)
-        assert [(one.principal_id, one.run_kinds) for one in instance.agent.allow] == [
-            (made.ada.id, ("operator",)),
-            (made.ben.id, ("operator",)),
-        ]
-        assert [(one.name, one.served) for one in instance.channels()] == [("general", True)]
-        assert instance.id.version == 7
-
-
-def test_nothing_is_set_back_by_a_restart(tmp_path):
-    with rig(tmp_path) as made:
-        made.instance.change_person(made.ben.id, approve_actions=True)
-        made.instance.set_allowed(made.ben.id, ())
-        made.instance.require_nonces()
-        made.restart()
-        assert made.ben.approve_actions
-        assert len(made.instance.agent.allow) == 1
-        assert made.instance.nonces_required
-
-
 def test_people_are_known_by_their_tokens(tmp_path):
     with rig(tmp_path) as made:
         assert made.instance.person_of_token(made.ada.token.reveal()) == made.ada
@@ -73,56 +45,6 @@ def test_what_is_not_there_is_refused(tmp_path):
             (instance.end_run, NOBODY),
         ]:
             assert refusal(call, *args) == "not_found"
-
-
-def test_a_new_person_may_address_the_agent_or_not(tmp_path):
-    with rig(tmp_path) as made:
-        eve = made.instance.add_person("Eve", "member", run_kinds=("operator", "guest"))
-        made.instance.add_person("Mallory", "guest", run_kinds=())
-        allow = {one.principal_id: one.run_kinds for one in made.instance.agent.allow}
-        assert allow[eve.id] == ("operator", "guest")
-        assert len(allow) == 3
-        assert made.instance.agent.allow_version == 3
-        assert made.instance.change_person(eve.id, role="guest").role == "guest"
-
-
-def test_changed_settings_are_told_to_every_consumer(tmp_path):
-    """Also to one that is away, but not to one that has not been seen for two days."""
-    with rig(tmp_path) as made:
-        made.connect("old", UUID(int=7))
-        made.disconnect("old")
-        made.clock.move(172_801)
-        made.connect("away", UUID(int=8))
-        made.disconnect("away")
-        made.connect()
-        made.instance.set_options(tool_class="chat")
-        ((consumer, event),) = made.deliver()
-        assert (consumer, event["type"]) == ("default", "agent.config_changed")
-        assert event["payload"] == {"settings_version": 2}
-        assert event.get("token") is None
-        made.connect("away", UUID(int=8))
-        assert [consumer for consumer, _ in made.deliver()] == ["away"]
-        assert made.instance.events.pending("old") == 0
-
-
-def test_options_hold_for_new_runs(tmp_path):
-    with rig(tmp_path) as made:
-        before = made.say(made.thread())
-        made.instance.set_options(tool_class="chat", billing_mode="personal")
-        after = made.say(made.thread())
-        runs = [made.instance.run(one.run_id).run for one in (before, after)]
-        assert [(run.tool_class, run.billing_mode) for run in runs] == [
-            ("host", "organization"),
-            ("chat", "personal"),
-        ]
-
-
-def test_a_run_ended_by_the_server(tmp_path):
-    with rig(tmp_path) as made:
-        job = made.running()
-        assert made.instance.end_run(job.id).run.reason == "expired"
-        assert refusal(made.instance.end_run, job.id) == "run_ended"
-        assert made.take()["payload"]["by"] is None
 
 
 def test_a_file_has_its_limit(tmp_path):

@@ -158,15 +158,6 @@ def test_a_new_content(tmp_path):
         assert (stale.status, stale.code, stale.json["version"]) == (412, "precondition_failed", 2)
 
 
-@pytest.mark.parametrize(("version", "status"), [(None, 428), ("1", 422), ('W/"1"', 422), ("*", 422)])
-def test_if_match_is_a_quoted_version(tmp_path, version, status):
-    with rig(tmp_path, clean=False) as made:
-        job = made.running()
-        message = job.write("hi").json["id"]
-        assert edit(job, message, "hello", version).status == status
-        assert len(made.violations) == 1
-
-
 def test_what_may_not_be_edited(tmp_path):
     """An empty content, a card, a person's message, another run's."""
     with rig(tmp_path, clean=False) as made:

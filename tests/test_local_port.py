@@ -54,25 +54,6 @@ def test_a_restart_continues(tmp_path):
         server.stop()
 
 
-def test_a_dpop_key_stays(tmp_path):
-    for options in (ServerOptions(dpop=True), ServerOptions()):
-        server = LocalServer.start(tmp_path, options=options)
-        assert server.agent.dpop_key_file == tmp_path / "agent-dpop.pem"
-        server.stop()
-
-
-def test_an_agent_token_file_that_is_gone_is_made_anew(tmp_path):
-    server = LocalServer.start(tmp_path)
-    server.stop()
-    server.agent.token_file.unlink()
-    server = LocalServer.start(tmp_path)
-    try:
-        token = server.agent.token_file.read_text().strip()
-        assert call(server, "GET", "/me", token).status == 200
-    finally:
-        server.stop()
-
-
 def test_a_second_server_on_the_directory_is_refused(tmp_path):
     server = LocalServer.start(tmp_path / "state")
     try:
@@ -163,11 +144,3 @@ def test_a_public_url_is_what_adapters_use(tmp_path):
         assert call(server, "GET", "/", base="", Host="evil.example.com").status == 403
     finally:
         server.stop()
-
-
-def test_options_have_their_range():
-    for options in ({"token_life_seconds": 901}, {"token_life_seconds": 0}, {"max_content_bytes": 300_000}):
-        with pytest.raises(ValueError, match="is not within"):
-            ServerOptions(**options)
-    with pytest.raises(ValueError, match="root"):
-        ServerOptions(tool_class="root")

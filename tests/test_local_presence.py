@@ -1,0 +1,87 @@
+"""Who is there: connections, heartbeats, and when an adapter was last heard of (sections 5, 7 and 12)."""
+
+from uuid import UUID
+
+from bothy_hermes.wire_words import RunState
+from tests.fakes.local_kit import ADAPTER, rig
+
+OTHER = UUID("00000000-0000-4000-8000-00000000000b")
+
+
+def test_a_second_connection_of_a_consumer_replaces_the_first(tmp_path):
+    """What the first one leaves behind is not counted as gone."""
+    with rig(tmp_path) as made:
+        first = made.connect()
+        second = made.connect()
+        assert first is not second
+        made.instance.presence.detach(first)
+        assert made.instance.presence.connected("default")
+        made.say(made.thread())
+        assert [delivery.link for delivery in made.instance.events.due()] == [second]
+
+
+def test_a_consumer_is_fresh_after_a_heartbeat_on_its_connection(tmp_path):
+    with rig(tmp_path) as made:
+        made.connect()
+        view = made.instance.consumers()[0]
+        assert (view.connected, view.fresh, view.online) == (True, False, True)
+        made.beat()
+        assert made.instance.consumers()[0].fresh
+        made.clock.move(1)
+        made.connect()
+        assert not made.instance.consumers()[0].fresh
+        assert made.instance.consumers()[0].heartbeat.state == "online"
+
+
+def test_a_heartbeat_keeps_runs_alive(tmp_path):
+    with rig(tmp_path) as made:
+        job = made.running()
+        for _ in range(20):
+            made.tick(60)
+            made.beat()
+        assert job.run.state is RunState.RUNNING
+
+
+def test_a_consumer_that_is_silent_is_shown_offline(tmp_path):
+    """Ninety seconds after its last heartbeat, connected or not."""
+    with rig(tmp_path) as made:
+        made.connect()
+        made.beat()
+        made.clock.move(90)
+        assert not made.instance.presence.online("default")
+        made.beat()
+        made.disconnect()
+        made.clock.move(89)
+        assert made.instance.presence.online("default")
+
+
+def test_an_adapter_is_seen_by_what_came_from_it(tmp_path):
+    """While it is connected by its last frame, afterwards by its last sign; nobody else's counts."""
+    with rig(tmp_path) as made:
+        link = made.connect()
+        start = made.clock.time
+        made.clock.move(10)
+        assert made.instance.presence.adapter_seen(ADAPTER) == start
+        link.seen_at = made.clock.time
+        assert made.instance.presence.adapter_seen(ADAPTER) == made.clock.time
+        made.clock.move(40)
+        made.disconnect()
+        assert made.instance.presence.adapter_seen(ADAPTER) == link.seen_at
+        made.beat()
+        assert made.instance.presence.adapter_seen(ADAPTER) == made.clock.time
+        made.clock.move(5)
+        made.connect(adapter_id=OTHER)
+        assert made.instance.presence.adapter_seen(OTHER) == made.clock.time
+        assert made.instance.presence.adapter_seen(None) is None
+
+
+def test_what_was_last_seen_outlives_a_restart(tmp_path):
+    with rig(tmp_path) as made:
+        made.connect()
+        made.beat()
+        seen = made.clock.time
+        made.clock.move(50)
+        made.restart()
+        assert made.instance.presence.adapter_seen(ADAPTER) == seen
+        (view,) = made.instance.consumers()
+        assert (view.connected, view.fresh, view.online) == (False, False, True)
