@@ -15,6 +15,7 @@ what a person wrote.
     ├── ProofRefused         refuse: a DPoP proof that proves nothing
     ├── ClockRefused         report: server and local clock are too far apart to judge any time
     ├── GatewayRefused       stop: the server takes no connection of this adapter
+    ├── SessionRefused       report: Hermes left a thread on a session it must not go on with
     ├── TransportError       retry: no usable answer came
     └── ProblemAnswer        decide by code: the server answered with a problem
         ├── RunEnded         the run is over, nothing more of it is accepted
@@ -190,6 +191,21 @@ class GatewayRefused(BothyError):
 
     def __str__(self) -> str:
         return f"gateway refused ({self.where} {self.code}): {self.problem}"
+
+
+class SessionRefused(BothyError):
+    """Hermes left a thread on a session that its next turn must not go on with.
+
+    Attributes:
+        command: The command that had no effect.
+    """
+
+    def __init__(self, command: str) -> None:
+        super().__init__(command)
+        self.command = command
+
+    def __str__(self) -> str:
+        return f"the thread's session could not be changed: {self.command} had no effect"
 
 
 class TransportError(BothyError):

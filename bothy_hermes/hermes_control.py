@@ -7,34 +7,42 @@ never shown.
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import Any
 
 from . import hermes_versions
 
 
-def stop_event(source: Any, message_id: str) -> Any:
-    """Build the command that interrupts the turn of a thread.
+class Command(StrEnum):
+    """The commands of Hermes that the adapter uses."""
+
+    STOP = "/stop"
+    """Interrupts the turn of a thread."""
+    NEW = "/new"
+    """Gives a thread a session without history."""
+    RESUME = "/resume"
+    """Gives a thread a session that exists."""
+
+
+def control_event(command: Command, source: Any, message_id: str, reference: str | None = None) -> Any:
+    """Build a command's event.
 
     Args:
+        command: The command.
         source: The thread's source, with the control sender as its user.
         message_id: The ID by which the reply is known.
+        reference: The session that the thread is to have; of any platform thread, hence `--all`.
     """
-    return hermes_versions.control_event(text="/stop", source=source, message_id=message_id)
+    text = f"{command} {reference} --all" if reference is not None else str(command)
+    return hermes_versions.control_event(text=text, source=source, message_id=message_id)
 
 
-def release_clarifies(session_key: str) -> int:
-    """Answer every open question of a session with nothing; returns how many there were.
+def release_prompts(session_key: str) -> int:
+    """Have nobody answer what a session waits for any more; returns how many prompts there were.
 
     An interrupted turn stays blocked on an open question, its worker and its lease with it, until the
     question is answered. The interrupt goes first: the other way round the model speaks once more.
     """
     from tools import clarify_gateway
 
-    released = 0
-    while (
-        entry := clarify_gateway.get_pending_for_session(session_key, include_choice_prompts=True)
-    ) is not None:
-        if not clarify_gateway.resolve_gateway_clarify(entry.clarify_id, ""):
-            break
-        released += 1
-    return released
+    return int(clarify_gateway.clear_session(session_key)) + hermes_versions.withdraw_approvals(session_key)

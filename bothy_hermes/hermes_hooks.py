@@ -17,7 +17,8 @@ from uuid import UUID
 from . import hermes_versions
 from .defaults import LOGGER_NAME
 from .runtime import Usage
-from .turn import (
+from .turn_facts import (
+    ApprovalOver,
     Asked,
     Ended,
     Fact,
@@ -33,6 +34,12 @@ from .turn import (
 _log = logging.getLogger(LOGGER_NAME)
 
 Payload = Mapping[str, Any]
+
+Held = Mapping[UUID, str]
+"""Texts of people that the model was not shown yet, by their messages."""
+
+STEER_MARK = "OUT-OF-BAND USER MESSAGE"
+"""What Hermes puts before and behind a text that it hands into a turn."""
 
 SUBAGENT = "subagent"
 """The platform under which Hermes runs the agents that a turn delegates to."""
@@ -70,12 +77,20 @@ class HookReceiver:
         platform_key: The platform's name in Hermes.
         home: The home of the profile that this platform serves.
         deliver: Takes a fact about a thread; called on Hermes' thread.
+        held: Tells which texts of a thread are looked for in what the model is shown; called there too.
     """
 
-    def __init__(self, platform_key: str, home: str, deliver: Callable[[UUID, Fact], None]) -> None:
+    def __init__(
+        self,
+        platform_key: str,
+        home: str,
+        deliver: Callable[[UUID, Fact], None],
+        held: Callable[[UUID], Held],
+    ) -> None:
         self._platforms = frozenset({platform_key, SUBAGENT})
         self._home = home
         self._deliver = deliver
+        self._held = held
 
     def hear(self, name: str, payload: Payload) -> None:
         """Take one hook call. Never raises: an error here would be Hermes' to report."""
@@ -91,7 +106,7 @@ class HookReceiver:
         thread = thread_of_context()
         if thread is None or home_of_context() != self._home:
             return
-        self._deliver(thread, read(payload))
+        self._deliver(thread, read(payload, self._held(thread)))
 
 
 def _ids(payload: Payload) -> Ids:
@@ -102,15 +117,61 @@ def _ids(payload: Payload) -> Ids:
     )
 
 
-def _read_asked(payload: Payload) -> Fact:
-    return Asked(_ids(payload), subagent=payload.get("platform") == SUBAGENT)
+def _read_asked(payload: Payload, held: Held) -> Fact:
+    seen = texts_shown([payload.get("user_message")], held) if held else ()
+    return Asked(_ids(payload), subagent=payload.get("platform") == SUBAGENT, seen=seen)
 
 
-def _read_requested(payload: Payload) -> Fact:
-    return Requested(_ids(payload))
+def _read_requested(payload: Payload, held: Held) -> Fact:
+    rows = payload.get("request_messages")
+    seen = texts_shown(_newest(rows), held) if held and isinstance(rows, list) else ()
+    return Requested(_ids(payload), seen=seen)
 
 
-def _read_replied(payload: Payload) -> Fact:
+def _newest(rows: list[Any]) -> list[Any]:
+    """What the model has not answered yet: the rows after its last one."""
+    spoken = [index for index, row in enumerate(rows) if _member(row, "role") == "assistant"]
+    return rows[spoken[-1] + 1 :] if spoken else rows
+
+
+def texts_shown(rows: list[Any], held: Held) -> tuple[UUID, ...]:
+    """Return the messages of those texts that rows of a request hold.
+
+    A text that was handed into a turn carries its message's ID, or stands between Hermes' marks (0.19,
+    0.20); as a turn of its own it is the whole row.
+
+    Args:
+        rows: Messages of a request, or a turn's first text.
+        held: The texts to look for.
+    """
+    texts = [text for row in rows for text in _strings(row)]
+    return tuple(
+        message_id
+        for message_id, words in held.items()
+        if any(_shows(text, str(message_id), words.strip()) for text in texts)
+    )
+
+
+def _shows(text: str, message_id: str, words: str) -> bool:
+    return message_id in text or (words in text and (STEER_MARK in text or words == text.strip()))
+
+
+def _strings(row: Any) -> list[str]:
+    """The texts of a row, in any of the forms in which Hermes' interfaces put them."""
+    if isinstance(row, str):
+        return [row]
+    if isinstance(row, list):
+        return [text for one in row for text in _strings(one)]
+    if isinstance(row, Mapping):
+        return [text for key in ("content", "text", "output") for text in _strings(row.get(key))]
+    return []
+
+
+def _member(row: Any, name: str) -> Any:
+    return row.get(name) if isinstance(row, Mapping) else None
+
+
+def _read_replied(payload: Payload, _held: Held) -> Fact:
     message = payload.get("assistant_message")
     calls = payload.get("assistant_tool_call_count")
     text = getattr(message, "content", None)
@@ -163,7 +224,7 @@ def _count(usage: Mapping[str, Any], name: str) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
 
 
-def _read_failure(payload: Payload) -> Fact:
+def _read_failure(payload: Payload, _held: Held) -> Fact:
     status = payload.get("status_code")
     reason = payload.get("reason")
     return RequestFailed(
@@ -173,13 +234,13 @@ def _read_failure(payload: Payload) -> Fact:
     )
 
 
-def _read_tool(payload: Payload) -> Fact:
+def _read_tool(payload: Payload, _held: Held) -> Fact:
     tool = str(payload.get("tool_name") or "")
     call = ToolSentence(tool, hermes_versions.status_sentences(tool, payload.get("args")))
     return ToolReturned(_ids(payload), call, failed=payload.get("status", "ok") != "ok")
 
 
-def _read_ended(payload: Payload) -> Fact:
+def _read_ended(payload: Payload, _held: Held) -> Fact:
     reason = payload.get("turn_exit_reason")
     return Ended(
         ids=_ids(payload),
@@ -190,12 +251,17 @@ def _read_ended(payload: Payload) -> Fact:
     )
 
 
-READERS: Mapping[str, Callable[[Payload], Fact]] = {
+def _read_approval(payload: Payload, _held: Held) -> Fact:
+    return ApprovalOver(timed_out=payload.get("choice") == "timeout")
+
+
+READERS: Mapping[str, Callable[[Payload, Held], Fact]] = {
     "pre_llm_call": _read_asked,
     "pre_api_request": _read_requested,
     "post_api_request": _read_replied,
     "api_request_error": _read_failure,
     "post_tool_call": _read_tool,
     "on_session_end": _read_ended,
+    "post_approval_response": _read_approval,
 }
-"""The hooks that tell about a turn; the other declared ones are about sessions and prompts."""
+"""The hooks that tell about a turn; the session's is declared for later."""

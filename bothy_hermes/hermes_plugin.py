@@ -10,24 +10,29 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 from gateway.config import Platform
 from gateway.platforms.base import BasePlatformAdapter, SendResult
 
-from . import hermes_config, hermes_control, hermes_hooks, hermes_prompts, hermes_versions
+from . import hermes_config, hermes_control, hermes_held, hermes_hooks, hermes_versions
 from .bothy_credentials import load_agent_token
 from .bothy_loop import AdapterLoop
 from .clock import system_clock
 from .config import Settings, load_settings
 from .defaults import CONTROL_SENDER, LOGGER_NAME
 from .errors import BothyError, ConfigError, StateLocked
+from .hermes_asks import AsksPeople
+from .hermes_control import Command
+from .hermes_files import SendsNoFiles
 from .hermes_lock import TokenLock
 from .hermes_runtime import HermesRuntime
+from .hermes_sessions import HermesSessions
+from .hermes_threads import REFUSED
 from .runtime import BusyMode, TurnRequest
-from .turn import Notice
 
 _log = logging.getLogger(LOGGER_NAME)
 
@@ -38,7 +43,7 @@ CANCEL_SECONDS = 0.3
 """How long a task that was cancelled may take to notice."""
 
 
-class ServerPlatform(BasePlatformAdapter):  # type: ignore[misc]  # Hermes ships no types
+class ServerPlatform(AsksPeople, SendsNoFiles, BasePlatformAdapter):  # type: ignore[misc]  # Hermes ships no types
     """A Bothy server as a messaging platform of Hermes.
 
     Args:
@@ -83,7 +88,7 @@ class ServerPlatform(BasePlatformAdapter):  # type: ignore[misc]  # Hermes ships
             return False
         runtime = HermesRuntime(self, self._key, home, self._clock)
         self._bothy = runtime
-        self._hooks = hermes_hooks.HookReceiver(self._key, home, runtime.hear)
+        self._hooks = hermes_hooks.HookReceiver(self._key, home, runtime.threads.hear, runtime.threads.held)
         self._adapter = AdapterLoop(
             settings, runtime, self._clock, Path(home) / self._key, opened=self._takes_messages
         )
@@ -126,6 +131,8 @@ class ServerPlatform(BasePlatformAdapter):  # type: ignore[misc]  # Hermes ships
     async def disconnect(self) -> None:
         """Stop serving."""
         serving, self._serving = self._serving, None
+        if self._bothy is not None:
+            self._bothy.release_all()
         if self._adapter is not None:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._adapter.stop(), STOP_SECONDS)
@@ -141,7 +148,7 @@ class ServerPlatform(BasePlatformAdapter):  # type: ignore[misc]  # Hermes ships
         """Describe a chat; Bothy's names are not Hermes' to know."""
         return {"name": chat_id, "type": "dm"}
 
-    # What the runtime needs.
+    # What the runtime needs (`hermes_runtime.Platform`).
 
     @property
     def busy_mode(self) -> BusyMode | None:
@@ -149,23 +156,33 @@ class ServerPlatform(BasePlatformAdapter):  # type: ignore[misc]  # Hermes ships
         source = self.build_source(chat_id=self._key, user_id=CONTROL_SENDER)
         return hermes_config.busy_mode(self.gateway_runner, source)
 
+    @property
+    def sessions(self) -> HermesSessions:
+        """Hermes' sessions of this profile."""
+        return HermesSessions(self.gateway_runner, self._key)
+
     def turn_event(self, turn: TurnRequest) -> Any:
         """Build Hermes' event of a turn; a direct message, so that the text stays as it is."""
+        return self._event(turn, turn.user_text, turn.message_id)
+
+    def text_event(self, turn: TurnRequest, text: str, message_id: UUID) -> Any:
+        """Build Hermes' event of a text that comes while the turn runs."""
+        return self._event(turn, text, message_id)
+
+    def _event(self, turn: TurnRequest, text: str, message_id: UUID) -> Any:
+        source = self._source(turn, str(message_id), str(turn.user_id), turn.user_name)
         return hermes_versions.message_event(
-            text=turn.user_text,
-            source=self._source(turn, str(turn.user_id), turn.user_name),
-            message_id=str(turn.message_id),
-            channel_prompt=turn.system_part,
+            text=text, source=source, message_id=str(message_id), channel_prompt=turn.system_part
         )
 
-    def _source(self, turn: TurnRequest, user_id: str, user_name: str) -> Any:
+    def _source(self, turn: TurnRequest, message_id: str, user_id: str, user_name: str | None = None) -> Any:
         return self.build_source(
             chat_id=str(turn.channel_id),
             chat_type="dm",
             user_id=user_id,
             user_name=user_name,
             thread_id=str(turn.thread_id),
-            message_id=str(turn.message_id),
+            message_id=message_id,
         )
 
     async def hand_in(self, event: Any) -> bool | None:
@@ -173,29 +190,36 @@ class ServerPlatform(BasePlatformAdapter):  # type: ignore[misc]  # Hermes ships
         await self.handle_message(event)
         return hermes_versions.was_accepted(event)
 
-    def is_busy(self, event: Any) -> bool:
-        """Tell whether Hermes still guards the event's thread."""
-        return self._session_key(event) in self._active_sessions
+    async def command(
+        self, turn: TurnRequest, command: Command, message_id: str, reference: str | None = None
+    ) -> None:
+        """Give Hermes a command of the adapter's own for a turn's thread."""
+        source = self._source(turn, message_id, CONTROL_SENDER)
+        await self.handle_message(hermes_control.control_event(command, source, message_id, reference))
 
-    def _session_key(self, event: Any) -> str:
+    def is_busy(self, turn: TurnRequest) -> bool:
+        """Tell whether Hermes still guards the turn's thread."""
+        return self.session_key(turn) in self._active_sessions
+
+    def session_key(self, turn: TurnRequest) -> str:
+        """Return Hermes' key of the turn's thread."""
         from gateway.session import build_session_key
 
+        event = self.turn_event(turn)
         own = getattr(self, "_event_session_key", None)
         return str(own(event) if own is not None else build_session_key(event.source))
 
-    async def stop(self, event: Any, message_id: str) -> None:
-        """Interrupt the turn of an event's thread, then release what it is blocked on."""
-        source = event.source
-        key = self._session_key(event)
-        control = self.build_source(
-            chat_id=source.chat_id,
-            chat_type="dm",
-            user_id=CONTROL_SENDER,
-            thread_id=source.thread_id,
-            message_id=message_id,
-        )
-        await self.handle_message(hermes_control.stop_event(control, message_id))
-        hermes_control.release_clarifies(key)
+    def agent(self, turn: TurnRequest) -> Any | None:
+        """Return the agent at work on a turn, None before it exists."""
+        return hermes_held.running_agent(self.gateway_runner, self.session_key(turn), str(turn.message_id))
+
+    def release_prompts(self, turn: TurnRequest) -> None:
+        """Have nobody answer what the turn's thread waits for any more."""
+        hermes_control.release_prompts(self.session_key(turn))
+
+    def drop_held(self, turn: TurnRequest, agent: Any | None, message_ids: Collection[str]) -> None:
+        """Take back texts of messages that Hermes still holds."""
+        hermes_held.drop(agent, self, self.session_key(turn), message_ids)
 
     # What Hermes tells.
 
@@ -207,12 +231,12 @@ class ServerPlatform(BasePlatformAdapter):  # type: ignore[misc]  # Hermes ships
     def set_status_text(self, chat_id: str, text: str | None) -> None:  # noqa: ARG002  # Hermes' signature
         """Take a status sentence; called on a worker thread, with the thread only in the context."""
         if self._bothy is not None:
-            self._bothy.hear_status(hermes_hooks.thread_of_context(), text)
+            self._bothy.threads.hear_status(hermes_hooks.thread_of_context(), text)
 
     async def on_processing_start(self, event: Any) -> None:
         """Hermes begins with a message."""
         if self._bothy is not None:
-            self._bothy.processing_started(event.message_id)
+            self._bothy.threads.processing_started(event.message_id)
 
     async def on_processing_complete(self, event: Any, outcome: Any) -> None:
         """Hermes is done with a message."""
@@ -227,11 +251,28 @@ class ServerPlatform(BasePlatformAdapter):  # type: ignore[misc]  # Hermes ships
         reply_to: str | None = None,
         metadata: dict[str, Any] | None = None,
     ) -> Any:
-        """Take a text. Always a success: what failed here Hermes would send again, and again."""
+        """Take a text.
+
+        A success as well when it is nobody's to read: what fails Hermes sends again, and again. But a
+        text that somebody counts on, of a schedule or for another thread, was not delivered, and Hermes
+        is told so.
+        """
         if self._bothy is None:
             return SendResult(success=True)
-        message_id = await self._bothy.sent(str(chat_id), content, reply_to, metadata)
+        message_id, refused = await self._bothy.threads.sent(
+            str(chat_id), content, reply_to, metadata, speaker=hermes_hooks.thread_of_context()
+        )
+        if refused and not self._is_home(chat_id):
+            return SendResult(success=False, error=REFUSED)
         return SendResult(success=True, message_id=message_id)
+
+    def _is_home(self, chat_id: str) -> bool:
+        """Whether a chat is the placeholder to which Hermes speaks by itself."""
+        return str(chat_id) == str(getattr(getattr(self.config, "home_channel", None), "chat_id", None))
+
+    def _send_retry_is_final(self, result: Any) -> bool:
+        """What was refused is not sent again (asked by Hermes from 0.21 on)."""
+        return getattr(result, "error", None) == REFUSED
 
     async def edit_message(
         self,
@@ -244,7 +285,9 @@ class ServerPlatform(BasePlatformAdapter):  # type: ignore[misc]  # Hermes ships
     ) -> Any:
         """Take an edit of a message."""
         if self._bothy is not None:
-            await self._bothy.edited(str(chat_id), str(message_id), content, metadata, finalize=finalize)
+            await self._bothy.threads.edited(
+                str(chat_id), str(message_id), content, metadata, finalize=finalize
+            )
         return SendResult(success=True, message_id=message_id)
 
     def supports_draft_streaming(
@@ -264,115 +307,10 @@ class ServerPlatform(BasePlatformAdapter):  # type: ignore[misc]  # Hermes ships
         metadata: dict[str, Any] | None = None,
     ) -> Any:
         """Take the text of the current segment so far."""
-        active = self._bothy.turn_at(str(chat_id), metadata) if self._bothy is not None else None
+        active = self._bothy.threads.at(str(chat_id), metadata) if self._bothy is not None else None
         if active is not None:
             active.draft(content)
         return SendResult(success=True)
 
     async def send_typing(self, chat_id: str, metadata: Any = None) -> None:
         """Nothing: the live box shows that the agent is at work."""
-
-    # What Hermes asks.
-
-    async def send_clarify(  # noqa: PLR0917  # Hermes' signature
-        self,
-        chat_id: str,
-        question: str,
-        choices: list[str] | None,  # noqa: ARG002  # Hermes' signature
-        clarify_id: str,
-        session_key: str,  # noqa: ARG002
-        metadata: dict[str, Any] | None = None,
-    ) -> Any:
-        """Refuse a question."""
-        self._prompted(chat_id, metadata, hermes_prompts.refuse_clarify(clarify_id, question))
-        return SendResult(success=True)
-
-    async def _send_exec_approval_prompt(self, prompt: Any) -> Any:
-        """Refuse an approval; Hermes shows it here only because the class has this method."""
-        title = hermes_prompts.refuse_approval(prompt.session_key, prompt.command, prompt.description)
-        self._prompted(prompt.chat_id, prompt.metadata, title)
-        return SendResult(success=True)
-
-    if not hermes_versions.asks_with_prompt(BasePlatformAdapter):
-
-        async def send_exec_approval(
-            self,
-            chat_id: str,
-            command: str,
-            session_key: str,
-            description: str | None = None,
-            metadata: dict[str, Any] | None = None,
-            **_choices: Any,
-        ) -> Any:
-            """Refuse an approval, where Hermes asks without a prompt object (0.19, 0.20)."""
-            title = hermes_prompts.refuse_approval(session_key, command, description)
-            self._prompted(chat_id, metadata, title)
-            return SendResult(success=True)
-
-    async def send_slash_confirm(  # noqa: PLR0917  # Hermes' signature
-        self,
-        chat_id: str,
-        title: str,
-        message: str,  # noqa: ARG002  # Hermes' signature
-        session_key: str,
-        confirm_id: str,
-        metadata: dict[str, Any] | None = None,
-    ) -> Any:
-        """Refuse a confirmation."""
-        shown = await hermes_prompts.refuse_confirm(session_key, confirm_id, title)
-        self._prompted(chat_id, metadata, shown)
-        return SendResult(success=True)
-
-    def _prompted(self, chat_id: str, metadata: Mapping[str, Any] | None, title: str) -> None:
-        active = self._bothy.turn_at(str(chat_id), metadata) if self._bothy is not None else None
-        if active is not None:
-            active.prompt(title)
-
-    # Files, which version 1 of the protocol does not carry out.
-
-    @staticmethod
-    def extract_images(content: str) -> tuple[list[tuple[str, str]], str]:
-        """Leave images in the text: a link that people can read beats a file that nobody gets."""
-        return [], content
-
-    @staticmethod
-    def extract_local_files(content: str) -> tuple[list[str], str]:
-        """Leave paths in the text."""
-        return [], content
-
-    async def _drop_file(self) -> Any:
-        if self._bothy is not None:
-            self._bothy.drop(Notice.FILE)
-        return SendResult(success=True)
-
-    async def send_image(self, *_args: Any, **_kwargs: Any) -> Any:
-        """Drop an image."""
-        return await self._drop_file()
-
-    async def send_animation(self, *_args: Any, **_kwargs: Any) -> Any:
-        """Drop an animation."""
-        return await self._drop_file()
-
-    async def send_image_file(self, *_args: Any, **_kwargs: Any) -> Any:
-        """Drop an image."""
-        return await self._drop_file()
-
-    async def send_multiple_images(self, *_args: Any, **_kwargs: Any) -> Any:
-        """Drop images."""
-        return await self._drop_file()
-
-    async def send_voice(self, *_args: Any, **_kwargs: Any) -> Any:
-        """Drop a voice message."""
-        return await self._drop_file()
-
-    async def play_tts(self, *_args: Any, **_kwargs: Any) -> Any:
-        """Drop a spoken answer; its text is sent as well."""
-        return await self._drop_file()
-
-    async def send_video(self, *_args: Any, **_kwargs: Any) -> Any:
-        """Drop a video."""
-        return await self._drop_file()
-
-    async def send_document(self, *_args: Any, **_kwargs: Any) -> Any:
-        """Drop a document."""
-        return await self._drop_file()

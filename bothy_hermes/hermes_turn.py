@@ -9,24 +9,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 from uuid import UUID
 
 from . import hermes_versions
 from .defaults import LOGGER_NAME
-from .runtime import ToolEnd, TurnEnd, TurnEvents, TurnOutcome, TurnRequest
-from .turn import (
-    Asked,
-    Fact,
-    Notice,
-    Owner,
-    Replied,
-    TextKind,
-    ToolReturned,
-    ToolSentence,
-    TurnJudge,
-    Verdict,
-)
+from .errors import describe
+from .hermes_prompts import TurnPrompts
+from .runtime import Prompt, PromptEnd, ToolEnd, TurnEnd, TurnEvents, TurnOutcome, TurnRequest
+from .turn import Notice, Owner, TextKind, TurnJudge, Verdict
+from .turn_facts import ApprovalOver, Asked, Fact, Replied, Requested, ToolReturned, ToolSentence
 
 _log = logging.getLogger(LOGGER_NAME)
 
@@ -55,7 +49,8 @@ class ActiveTurn:
         self.started = asyncio.Event()
         self.processed = asyncio.Event()
         self.over = asyncio.Event()
-        self.reachable = asyncio.Event()
+        self.prompts = TurnPrompts()
+        self.agent: Any = None
         self._events: TurnEvents | None = events
         self._cursor = cursor
         self._not_stored = False
@@ -63,6 +58,7 @@ class ActiveTurn:
         self._stored: set[str] = set()
         self._announced: list[ToolSentence] = []
         self._open: list[tuple[str, str]] = []
+        self._held: Mapping[UUID, str] = {}
         self._session: str | None = None
 
     @property
@@ -81,7 +77,6 @@ class ActiveTurn:
     def finish(self) -> None:
         """Hermes is done with the message."""
         self.processed.set()
-        self.reachable.set()
 
     # What hooks say.
 
@@ -90,20 +85,25 @@ class ActiveTurn:
         owner = self.judge.take(fact)
         if owner is Owner.STRANGER:
             return
+        if isinstance(fact, Asked | Requested):
+            self._take_seen(fact.seen)
         if isinstance(fact, Replied):
             self._take_reply(fact, owner)
-        elif owner is Owner.CHILD:
-            return
-        elif isinstance(fact, Asked):
-            self._take_asked()
+        elif owner is Owner.MAIN:
+            self._take_own(fact)
+
+    def _take_own(self, fact: Fact) -> None:
+        if isinstance(fact, Asked):
+            self.over.clear()
         elif isinstance(fact, ToolReturned):
             self._take_tool(fact)
+        elif isinstance(fact, ApprovalOver):
+            self._take_approval_over(fact)
+        self._tell_session()
         if self.judge.over:
             self.over.set()
 
-    def _take_asked(self) -> None:
-        self.over.clear()
-        self.reachable.set()
+    def _tell_session(self) -> None:
         session = self.judge.session_id
         if session is not None and session != self._session and self._events is not None:
             self._session = session
@@ -127,6 +127,57 @@ class ActiveTurn:
                 del self._open[index]
                 return shown
         return None
+
+    # Texts that people wrote meanwhile.
+
+    @property
+    def held(self) -> Mapping[UUID, str]:
+        """Texts that were handed in and that the model was not shown yet, by their messages."""
+        return self._held
+
+    def hold(self, message_id: UUID, text: str, agent: Any) -> None:
+        """A text is about to be handed in; from now on it is looked for in what the model is shown.
+
+        Args:
+            message_id: The text's message.
+            text: The text.
+            agent: Hermes' agent that takes it, the only one that can be made to give it back.
+        """
+        self.judge.add_message(str(message_id))
+        self.agent = agent
+        # Hooks read it on their own threads: a new mapping each time, never a changed one.
+        self._held = {**self._held, message_id: text}
+
+    def _take_seen(self, seen: tuple[UUID, ...]) -> None:
+        for message_id in seen:
+            if message_id in self._held and self._events is not None:
+                self._held = {key: text for key, text in self._held.items() if key != message_id}
+                self._events.on_text_seen(message_id)
+
+    # What Hermes asks people.
+
+    async def ask(self, prompt: Prompt) -> str | None:
+        """Show a prompt; returns the card's message ID, None when nobody can be asked."""
+        if self._events is None or self.judge.cancelled:
+            return None
+        self.prompts.add(prompt)
+        try:
+            message = str(await self._events.on_card(prompt))
+        except Exception as error:  # noqa: BLE001  # a failure told to Hermes would post the prompt as a text
+            _log.error("run %s: a card could not be stored (%s)", self.request.run_id, describe(error))
+            self.prompts.take(prompt)
+            return None
+        self.prompts.shown(prompt, message)
+        return message
+
+    def prompt_over(self, prompt: Prompt | None, end: PromptEnd) -> None:
+        """Hermes waits no longer for a prompt; nothing when it was answered or is none of ours."""
+        if prompt is not None and self.prompts.take(prompt) and self._events is not None:
+            self._events.on_prompt_over(prompt, PromptEnd.CANCELLED if self.judge.cancelled else end)
+
+    def _take_approval_over(self, fact: ApprovalOver) -> None:
+        for prompt in self.prompts.approvals_gone():
+            self.prompt_over(prompt, PromptEnd.EXPIRED if fact.timed_out else PromptEnd.CANCELLED)
 
     # What callbacks say.
 
@@ -188,8 +239,20 @@ class ActiveTurn:
         message = await self._store(verdict, self._without_cursor(text))
         return (str(message) if message else None), verdict.notice
 
+    async def file(self, name: str) -> None:
+        """Hermes sends a file of the answer: a line names it."""
+        if self._events is not None and self.judge.take_file():
+            await self._store(Verdict(TextKind.ANSWER), f"not sent: {name}")
+
     async def edited(self, message_id: str, text: str, *, finalize: bool) -> bool:
-        """Take an edit; returns whether the message is one of this turn's."""
+        """Take an edit; returns whether the message is one of this turn's.
+
+        A card is edited for one reason: nobody answered it in Hermes' time.
+        """
+        card = self.prompts.of_message(message_id)
+        if card is not None:
+            self.prompt_over(card, PromptEnd.EXPIRED)
+            return True
         preview = self._previews.get(message_id)
         if preview is None:
             return self._edit_stored(message_id, text, finalize=finalize)

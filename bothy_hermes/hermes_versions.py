@@ -160,17 +160,61 @@ def stored_credentials(provider: str) -> tuple[StoredCredential, ...]:
 
 
 def open_approvals(session_key: str) -> list[dict[str, Any]] | None:
-    """Return the approvals that wait in a session, None where they have no IDs (0.19)."""
+    """Return the approvals that wait in a session, the oldest first; None when it cannot be told.
+
+    In 0.19 they have no ID of Hermes; the place of the waiting entry in memory serves as one.
+    """
     listing = _attribute(("tools.approval", "list_gateway_approvals"))
-    return None if listing is None else list(listing(session_key))
+    if listing is not None:
+        return list(listing(session_key))
+    queues = _attribute(("tools.approval", "_gateway_queues"))
+    if queues is None:
+        return None
+    return [{**entry.data, "request_id": _place(entry)} for entry in list(queues.get(session_key, ()))]
 
 
-def resolve_approval(session_key: str, choice: str, request_id: str | None) -> int:
-    """Answer an approval; without an ID it is the oldest of the session. Returns how many it was."""
-    resolve = _attribute(("tools.approval", "resolve_gateway_approval"))
-    if request_id is None:
-        return int(resolve(session_key, choice))
-    return int(resolve(session_key, choice, request_id=request_id))
+def resolve_approval(session_key: str, choice: str, request_id: str) -> bool:
+    """Answer exactly one approval; returns whether it was still waiting."""
+    module = import_module("tools.approval")
+    resolve = module.resolve_gateway_approval
+    if "request_id" in inspect.signature(resolve).parameters:
+        return int(resolve(session_key, choice, request_id=request_id)) > 0
+    return _resolve_in_queue(module, session_key, choice, request_id)
+
+
+def _resolve_in_queue(module: Any, session_key: str, choice: str, request_id: str) -> bool:
+    """Do what the resolver of 0.19 does, for the entry that is meant instead of the oldest one."""
+    with module._lock:  # noqa: SLF001  # the resolver of this version can only take the oldest
+        queue = module._gateway_queues.get(session_key, [])  # noqa: SLF001
+        entry = next((one for one in queue if _place(one) == request_id), None)
+        if entry is None:
+            return False
+        queue.remove(entry)
+        if not queue:
+            module._gateway_queues.pop(session_key, None)  # noqa: SLF001
+        entry.result = choice
+    entry.event.set()
+    return True
+
+
+def _place(entry: Any) -> str:
+    return f"{id(entry):x}"
+
+
+def withdraw_approvals(session_key: str) -> int:
+    """Have nobody answer the approvals of a session any more; returns how many there were.
+
+    Before 0.21 Hermes knows no withdrawal: an interrupted turn gives them up by itself within a second.
+    """
+    withdraw = _attribute(("tools.approval", "withdraw_gateway_approval"))
+    waiting = open_approvals(session_key) if withdraw is not None else None
+    return sum(bool(withdraw(session_key, entry["request_id"], "the turn ended")) for entry in waiting or ())
+
+
+def shown_command(command: str) -> str:
+    """Return a command as Hermes shows it in a prompt: without what looks like a secret."""
+    redact = _attribute(("gateway.run", "_redact_approval_command"))
+    return str(redact(command)) if redact is not None else command
 
 
 def asks_with_prompt(base: type) -> bool:

@@ -33,6 +33,8 @@ STREAM_PIECE_SECONDS = 0.15
 
 _NOTES = re.compile(r"\[(?:System note|IMPORTANT|Runtime note):.*?\]", re.DOTALL)
 _STEERED = re.compile(r"\[OUT-OF-BAND USER MESSAGE.*?\](.*?)\[/OUT-OF-BAND USER MESSAGE\]", re.DOTALL)
+"""A text that a person sent while the turn ran: in a tool's result, or as a message behind it."""
+
 _WORD = re.compile(r"[A-Za-z0-9]+")
 
 
@@ -140,7 +142,8 @@ def _after_tools(turn: Turn) -> Reply | None:
     if not turn.results:
         return None
     heard = [note.strip().splitlines()[-1] for text in turn.results for note in _STEERED.findall(text)]
-    said = " | ".join(_result_text(_STEERED.sub("", text)) for text in turn.results)
+    texts = [_STEERED.sub("", text) for text in turn.results]
+    said = " | ".join(_result_text(text) for text in texts if text.strip())
     extra = f" Meanwhile you said: {' | '.join(heard)}" if heard else ""
     return _say(f"The tool said: {said}{extra}")
 
@@ -151,7 +154,10 @@ def _result_text(result: str) -> str:
         value = json.loads(result)
     except ValueError:
         value = None
-    text = value.get("output") or value.get("error") or result if isinstance(value, dict) else result
+    text = result
+    if isinstance(value, dict):
+        answers = [one.get("user_response") for one in value.get("responses") or ()]
+        text = value.get("output") or value.get("error") or ", ".join(map(str, answers)) or result
     return " ".join(str(text).split())[:500]
 
 
@@ -236,7 +242,33 @@ _CLARIFY = Call(
 
 _OPEN_QUESTION = Call("clarify", {"questions": [{"question": "What shall I call it?"}]})
 
-_DELEGATE = Call("delegate_task", {"tasks": [{"goal": "Say hello and stop."}]})
+_CHECKLIST = Call(
+    "clarify",
+    {
+        "questions": [
+            {"question": "Which of them?", "choices": ["Salt, pepper", "Oil", "Bread"], "multi_select": True}
+        ]
+    },
+)
+
+
+def _dangerous(name: str) -> Call:
+    """A harmless command that looks dangerous to Hermes, and says that it ran."""
+    return _terminal(f"rm -rf ./bothy-{name}-does-not-exist && echo {name} ran")
+
+
+def _approve(turn: Turn) -> Reply:
+    named = _WORD.search(turn.rest)
+    return _with_calls(_dangerous(named.group() if named else "demo"))(turn)
+
+
+def _delegate(turn: Turn) -> Reply:
+    return _with_calls(_delegation(turn.rest.strip() or "Say hello and stop."))(turn)
+
+
+def _delegation(*goals: str) -> Call:
+    return Call("delegate_task", {"tasks": [{"goal": goal} for goal in goals]})
+
 
 WORDS: tuple[Word, ...] = (
     Word("stream", "a text that grows while you watch", _stream),
@@ -258,12 +290,26 @@ WORDS: tuple[Word, ...] = (
     Word(
         "approve",
         "a harmless command that Hermes asks a person about first",
-        _with_calls(_terminal("rm -rf ./bothy-demo-does-not-exist")),
+        _approve,
         "terminal",
+    ),
+    Word(
+        "approvals",
+        "two such commands at once, of two subagents",
+        _with_calls(_delegation("approve first", "approve second")),
+        "delegation",
     ),
     Word("clarify", "a question with three choices", _with_calls(_CLARIFY), "clarify"),
     Word("question", "a question without choices", _with_calls(_OPEN_QUESTION), "clarify"),
-    Word("delegate", "a subagent", _with_calls(_DELEGATE), "delegation"),
+    Word(
+        "checklist",
+        "a question to which several choices may be the answer",
+        _with_calls(_CHECKLIST),
+        "clarify",
+    ),
+    Word(
+        "delegate", "a subagent, or one with a word of its own: `delegate approve`", _delegate, "delegation"
+    ),
     Word("long", f"an answer of {LONG_ANSWER_CHARS} characters, or of 300000: `long 300000`", _long),
     Word("slow", f"an answer after {SLOW_SECONDS:.0f} seconds, or after 20: `slow 20`", _slow),
     Word("empty", "an empty answer", lambda _turn: Reply()),
@@ -281,7 +327,11 @@ _BY_NAME = {word.name: word for word in WORDS}
 
 
 def _read_turn(messages: Sequence[Mapping[str, Any]], tools: frozenset[str]) -> tuple[Turn, Word | None]:
-    said = [index for index, one in enumerate(messages) if one.get("role") == "user"]
+    said = [
+        index
+        for index, one in enumerate(messages)
+        if one.get("role") == "user" and not _is_steered(_content(one))
+    ]
     since = messages[said[-1] + 1 :] if said else ()
     texts = [_person_text(messages[index]) for index in said] or [""]
     word, rest = _find_word(texts[-1])
@@ -289,7 +339,7 @@ def _read_turn(messages: Sequence[Mapping[str, Any]], tools: frozenset[str]) -> 
         text=texts[-1],
         rest=rest,
         step=sum(one.get("role") == "assistant" for one in since),
-        results=tuple(_content(one) for one in since if one.get("role") == "tool"),
+        results=tuple(_content(one) for one in since if one.get("role") in {"tool", "user"}),
         earlier=tuple(texts[:-1]),
         tools=tools,
     )
@@ -307,6 +357,11 @@ def _find_word(text: str) -> tuple[Word | None, str]:
 
 def _person_text(message: Mapping[str, Any]) -> str:
     return _NOTES.sub("", _content(message)).strip()
+
+
+def _is_steered(text: str) -> bool:
+    """Whether a message is no turn of the person's own, but was put into the running one."""
+    return bool(_STEERED.search(text)) and not _STEERED.sub("", text).strip()
 
 
 def _content(message: Mapping[str, Any]) -> str:

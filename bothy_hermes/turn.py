@@ -9,14 +9,11 @@ the model's only if a reply of the model holds it.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from .runtime import TurnEnd, TurnOutcome, Usage
-
-_WORD = re.compile(r"[a-z][a-z0-9_]{0,63}")
-"""What of an exit reason is told on: its first word. What follows in brackets may hold anything."""
+from .runtime import TurnEnd, TurnOutcome
+from .turn_facts import ApprovalOver, Asked, Ended, Fact, Ids, Replied, RequestFailed, word_of
 
 
 class TextKind(StrEnum):
@@ -46,7 +43,9 @@ class Notice(StrEnum):
     NO_TURN = "no_turn"
     """A text for a thread in which no run is at work: synthetic turns, late words."""
     UNKNOWN_CHAT = "unknown_chat"
-    """A text for a chat or thread that is none of ours: home channel, cron, a tool's own address."""
+    """A text without a thread: home channel, cron, a tool's own address."""
+    OTHER_THREAD = "other_thread"
+    """A text that a turn sends into another thread than its own."""
     FILE = "file"
     """A file; version 1 of the protocol carries none out."""
     UNFINISHED = "unfinished"
@@ -61,101 +60,6 @@ class Verdict:
 
     kind: TextKind
     notice: Notice | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Ids:
-    """Whose request a hook speaks of; an empty string is unknown.
-
-    Attributes:
-        session_id: Hermes' session.
-        task_id: Equal to the session for the turn itself, another for work beside it.
-        turn_id: Hermes' ID of the turn, its own for subagents and for reviews in the background.
-    """
-
-    session_id: str
-    task_id: str
-    turn_id: str
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """An agent begins a turn (`pre_llm_call`); `subagent` tells that it works for another one."""
-
-    ids: Ids
-    subagent: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Requested:
-    """A model request goes out (`pre_api_request`)."""
-
-    ids: Ids
-
-
-@dataclass(frozen=True, slots=True)
-class Replied:
-    """The model replied (`post_api_request`).
-
-    Attributes:
-        ids: Whose request it was.
-        tool_calls: How many tools the reply calls; None is unknown and counts as none.
-        text: The reply's text as the model wrote it.
-        usage: What it cost, None when Hermes does not know.
-        tools: The tools it calls with the sentences that Hermes will show for them.
-    """
-
-    ids: Ids
-    tool_calls: int | None
-    text: str = field(repr=False)
-    usage: Usage | None = None
-    tools: tuple[ToolSentence, ...] = field(default=(), repr=False)
-
-
-@dataclass(frozen=True, slots=True)
-class RequestFailed:
-    """A model request failed (`api_request_error`).
-
-    Attributes:
-        ids: Whose request it was.
-        status: The HTTP status of the model's server, None without an answer.
-        reason: Hermes' word for it, None when it is no plain word.
-    """
-
-    ids: Ids
-    status: int | None
-    reason: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class ToolSentence:
-    """A tool call and the sentences that Hermes may show for it, the longer one first."""
-
-    tool: str
-    sentences: tuple[str, ...] = field(repr=False)
-
-
-@dataclass(frozen=True, slots=True)
-class ToolReturned:
-    """A tool call ended (`post_tool_call`)."""
-
-    ids: Ids
-    call: ToolSentence
-    failed: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Ended:
-    """An agent ended a turn (`on_session_end`); Hermes 0.19 knows neither `failed` nor the reason."""
-
-    ids: Ids
-    completed: bool
-    failed: bool
-    interrupted: bool
-    exit_reason: str | None = field(repr=False)
-
-
-Fact = Asked | Requested | Replied | RequestFailed | ToolReturned | Ended
 
 
 class Owner(StrEnum):
@@ -182,19 +86,6 @@ class _Reply:
     skeleton: str = field(repr=False)
     final: bool
     claimed: bool = False
-
-
-def word_of(reason: str | None) -> str | None:
-    """Return the first word of an exit reason, None when it does not start with a plain word.
-
-    Examples:
-        >>> word_of("text_response(finish_reason=stop)")
-        'text_response'
-        >>> word_of("Could not reach 10.0.0.1") is None
-        True
-    """
-    found = _WORD.match(reason or "")
-    return found.group() if found else None
 
 
 def _skeleton(text: str) -> str:
@@ -276,9 +167,13 @@ class TurnJudge:
         """Take one hook in; returns whose it was. What is not this turn's own changes nothing."""
         if isinstance(fact, Asked):
             return self._take_asked(fact)
+        if isinstance(fact, ApprovalOver):
+            return Owner.MAIN
         owner = self.owner(fact.ids)
         if owner is not Owner.MAIN:
             return owner
+        # A compression may move a turn that is at work to another session.
+        self._main_session = fact.ids.session_id or self._main_session
         if isinstance(fact, Replied):
             self._take_reply(fact)
         elif isinstance(fact, RequestFailed):
@@ -342,6 +237,11 @@ class TurnJudge:
                 reply.claimed = True
                 return Verdict(TextKind.INTERIM)
         return Verdict(TextKind.NOTICE, Notice.UNMARKED)
+
+    def take_file(self) -> bool:
+        """Hermes sends a file of the answer; returns whether there is an answer that it can belong to."""
+        self._answered = self._answered or (self.asked and not self.cancelled)
+        return self._answered
 
     def judge_whole(self, text: str) -> Verdict:
         """Say what a text is that Hermes has finished: a marked reply, or a preview's last edit."""

@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 
 from bothy_hermes.hermes_hooks import READERS, HookReceiver
-from bothy_hermes.turn import Asked, Ended, Ids, Replied, Requested, RequestFailed, ToolReturned
+from bothy_hermes.turn_facts import Asked, Ended, Ids, Replied, Requested, RequestFailed, ToolReturned
 from tests.fakes import hermes
 
 THREAD = UUID(int=1)
@@ -20,9 +20,9 @@ def heard(monkeypatch):
     """A receiver in the context of a turn; `facts` is what it passed on."""
     state = hermes.installed(monkeypatch)
     state.in_thread(THREAD)
-    facts = []
-    receiver = HookReceiver("bothy", hermes.HOME, lambda thread, fact: facts.append((thread, fact)))
-    return SimpleNamespace(state=state, facts=facts, hear=receiver.hear)
+    facts, held = [], {}
+    receiver = HookReceiver("bothy", hermes.HOME, lambda thread, fact: facts.append((thread, fact)), lambda _thread: held)
+    return SimpleNamespace(state=state, facts=facts, held=held, hear=receiver.hear)
 
 
 def payload(**more):

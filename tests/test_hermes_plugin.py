@@ -426,7 +426,7 @@ class TestFiles:
             platform = await stage().connected()
             result = await getattr(platform, name)("chat", "/tmp/x", caption="c", metadata={"thread_id": "t"})
             assert result.success is True
-            assert platform._bothy.dropped == {"file": 1}
+            assert platform._bothy.threads.dropped == {"file": 1}
             await platform.disconnect()
 
         play(scene())

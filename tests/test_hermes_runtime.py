@@ -10,15 +10,15 @@ from uuid import UUID
 import pytest
 
 from bothy_hermes import hermes_credential
+from bothy_hermes.hermes_questions import ANSWER_SECONDS
 from bothy_hermes.hermes_runtime import (
-    ANSWER_SECONDS,
     BUSY_SECONDS,
     END_SECONDS,
     START_SECONDS,
     HermesRuntime,
 )
 from bothy_hermes.runtime import BusyMode, ResolvedCredential, TurnOutcome, TurnRequest
-from bothy_hermes.turn import Asked, Ended, Ids, Replied, RequestFailed
+from bothy_hermes.turn_facts import Asked, Ended, Ids, Replied, RequestFailed
 from bothy_hermes.wire_words import KeyType
 from tests.fakes import hermes
 from tests.fakes.clock import FakeClock, settle
@@ -70,18 +70,18 @@ class Gateway:
     def say(self, turn, *facts):
         """Have hooks come, as from Hermes' threads."""
         for fact in facts:
-            self.runtime.hear(turn.thread_id, fact)
+            self.runtime.threads.hear(turn.thread_id, fact)
 
     async def send(self, turn, text, *, chat_id=None, thread_id=None, reply_to=None, **marks):
         metadata = {"thread_id": str(thread_id or turn.thread_id), **marks}
-        return await self.runtime.sent(str(chat_id or turn.channel_id), text, reply_to, metadata)
+        return await self.runtime.threads.sent(str(chat_id or turn.channel_id), text, reply_to, metadata)
 
     def done(self, turn, *, cancelled=False):
         self.runtime.processing_complete(str(turn.message_id), cancelled=cancelled)
 
     async def answer(self, turn, text="Five."):
         """A whole plain turn."""
-        self.runtime.processing_started(str(turn.message_id))
+        self.runtime.threads.processing_started(str(turn.message_id))
         self.say(turn, Asked(MAIN), Replied(MAIN, 0, text), ENDED)
         await settle()
         await self.send(turn, text, reply_to=str(turn.message_id), notify=True)
@@ -130,7 +130,7 @@ class TestTurn:
         async def scene(gateway):
             task, _ = start(gateway, request())
             await settle()
-            gateway.runtime.processing_started(str(request().message_id))
+            gateway.runtime.threads.processing_started(str(request().message_id))
             gateway.say(request(), Asked(MAIN))
             await settle()
             gateway.done(request(), cancelled=True)
@@ -148,7 +148,7 @@ class TestTurn:
         async def scene(gateway):
             task, _ = start(gateway, request())
             await settle()
-            gateway.runtime.processing_started(str(request().message_id))
+            gateway.runtime.threads.processing_started(str(request().message_id))
             gateway.say(request(), Asked(MAIN))
             await settle()
             gateway.done(request())
@@ -165,7 +165,7 @@ class TestTurn:
         async def scene(gateway):
             task, told = start(gateway, request())
             await settle()
-            gateway.runtime.processing_started(str(request().message_id))
+            gateway.runtime.threads.processing_started(str(request().message_id))
             gateway.say(request(), Asked(MAIN), RequestFailed(MAIN, 401, "auth"))
             await settle()
             await gateway.send(request(), "The key was not accepted.", notify=True)
@@ -199,7 +199,7 @@ class TestTurn:
         async def scene(gateway):
             task, told = start(gateway, request())
             await settle()
-            gateway.runtime.processing_started(str(request().message_id))
+            gateway.runtime.threads.processing_started(str(request().message_id))
             await gateway.send(request(), "You are not allowed.", notify=True)
             gateway.done(request())
             end = await gateway.fake.drive(task)
@@ -214,8 +214,8 @@ class TestTurn:
         async def scene(gateway):
             task, _ = start(gateway, request())
             await settle()
-            gateway.runtime.processing_started(None)
-            gateway.runtime.processing_started("other")
+            gateway.runtime.threads.processing_started(None)
+            gateway.runtime.threads.processing_started("other")
             gateway.runtime.processing_complete("other", cancelled=True)
             await gateway.answer(request())
             assert (await gateway.fake.drive(task)).outcome is TurnOutcome.COMPLETED
@@ -276,7 +276,7 @@ class TestSameThread:
         async def scene(gateway):
             first, _ = start(gateway, request())
             await settle()
-            gateway.runtime.processing_started(str(request().message_id))
+            gateway.runtime.threads.processing_started(str(request().message_id))
             gateway.say(request(), Asked(MAIN))
             await settle()
             first.cancel()
@@ -310,7 +310,7 @@ class TestInterrupt:
             gateway.on_stop = stopped
             task, told = start(gateway, request())
             await settle()
-            gateway.runtime.processing_started(str(request().message_id))
+            gateway.runtime.threads.processing_started(str(request().message_id))
             gateway.say(request(), Asked(MAIN))
             await settle()
             await gateway.runtime.interrupt(request().run_id)
@@ -326,7 +326,7 @@ class TestInterrupt:
         async def scene(gateway):
             task, _ = start(gateway, request())
             await settle()
-            gateway.runtime.processing_started(str(request().message_id))
+            gateway.runtime.threads.processing_started(str(request().message_id))
             stop = asyncio.ensure_future(gateway.runtime.interrupt(request().run_id))
             await gateway.fake.advance(1.0)
             assert gateway.stopped == []
@@ -360,7 +360,7 @@ class TestInterrupt:
         async def scene(gateway):
             task, _ = start(gateway, request())
             await settle()
-            gateway.runtime.processing_started(str(request().message_id))
+            gateway.runtime.threads.processing_started(str(request().message_id))
             stop = asyncio.ensure_future(gateway.runtime.interrupt(request().run_id))
             await settle()
             gateway.done(request())
@@ -385,7 +385,7 @@ class TestInterrupt:
         async def scene(gateway):
             task, told = start(gateway, request())
             await settle()
-            gateway.runtime.processing_started(str(request().message_id))
+            gateway.runtime.threads.processing_started(str(request().message_id))
             gateway.say(request(), Asked(MAIN))
             await settle()
             task.cancel()
@@ -398,7 +398,7 @@ class TestInterrupt:
             await settle()
             await gateway.send(request(), "Five.", notify=True)
             assert told.heard == []
-            assert gateway.runtime.dropped["turn_over"] == 1
+            assert gateway.runtime.threads.dropped["turn_over"] == 1
 
         play(scene)
 
@@ -420,12 +420,12 @@ class TestWithoutATurn:
         async def scene(gateway):
             task, told = start(gateway, request())
             await settle()
-            gateway.runtime.processing_started(str(request().message_id))
+            gateway.runtime.threads.processing_started(str(request().message_id))
             gateway.say(request(), Asked(MAIN), Replied(MAIN, 0, "Five."))
             await settle()
             assert await gateway.send(request(), "Five.", chat_id=chat, thread_id=thread, notify=True) is None
             assert told.of("answer", "notice") == []
-            assert gateway.runtime.dropped == {kind: 1}
+            assert gateway.runtime.threads.dropped == {kind: 1}
             task.cancel()
 
         play(scene)
@@ -435,8 +435,8 @@ class TestWithoutATurn:
         """Home channel, cron, whatever a tool addresses by itself."""
 
         async def scene(gateway):
-            assert await gateway.runtime.sent("unassigned", "Shutting down.", None, metadata) is None
-            assert gateway.runtime.dropped == {"unknown_chat": 1}
+            assert await gateway.runtime.threads.sent("unassigned", "Shutting down.", None, metadata) is None
+            assert gateway.runtime.threads.dropped == {"unknown_chat": 1}
 
         play(scene)
 
@@ -447,7 +447,7 @@ class TestWithoutATurn:
             gateway.say(request(), Asked(MAIN), Replied(MAIN, 0, "I am back."), ENDED)
             await settle()
             assert await gateway.send(request(), "I am back.", notify=True) is None
-            assert gateway.runtime.dropped == {"no_turn": 1}
+            assert gateway.runtime.threads.dropped == {"no_turn": 1}
 
         play(scene)
 
@@ -457,12 +457,12 @@ class TestWithoutATurn:
         async def scene(gateway):
             turn = request()
             metadata = {"thread_id": str(turn.thread_id)}
-            assert not await gateway.runtime.edited(str(turn.channel_id), "m", "x", metadata, finalize=True)
-            assert gateway.runtime.turn_at(str(turn.channel_id), metadata) is None
-            gateway.runtime.hear_status(turn.thread_id, "is running ls…")
-            gateway.runtime.hear_status(None, "is running ls…")
+            assert not await gateway.runtime.threads.edited(str(turn.channel_id), "m", "x", metadata, finalize=True)
+            assert gateway.runtime.threads.at(str(turn.channel_id), metadata) is None
+            gateway.runtime.threads.hear_status(turn.thread_id, "is running ls…")
+            gateway.runtime.threads.hear_status(None, "is running ls…")
             await settle()
-            assert gateway.runtime.dropped == {}
+            assert gateway.runtime.threads.dropped == {}
 
         play(scene)
 
@@ -471,7 +471,7 @@ class TestWithoutATurn:
         caplog.set_level("DEBUG")
 
         async def scene(gateway):
-            await gateway.runtime.sent("unassigned", "secret words", None, None)
+            await gateway.runtime.threads.sent("unassigned", "secret words", None, None)
 
         play(scene)
         assert "unknown_chat" in caplog.text
@@ -488,13 +488,13 @@ class TestThreads:
             turn = request()
             task, told = start(gateway, turn)
             await settle()
-            gateway.runtime.processing_started(str(turn.message_id))
+            gateway.runtime.threads.processing_started(str(turn.message_id))
 
             def worker():
                 gateway.say(turn, Asked(MAIN))
                 for number in range(50):
-                    gateway.runtime.hear_status(turn.thread_id, f"is running {number}…")
-                    gateway.runtime.hear_status(turn.thread_id, None)
+                    gateway.runtime.threads.hear_status(turn.thread_id, f"is running {number}…")
+                    gateway.runtime.threads.hear_status(turn.thread_id, None)
 
             await asyncio.to_thread(worker)
             await settle()
@@ -512,7 +512,7 @@ class TestThreads:
 
         gateway = asyncio.run(opened())
         gateway.say(request(), Asked(MAIN))
-        gateway.runtime.hear_status(request().thread_id, "is running ls…")
+        gateway.runtime.threads.hear_status(request().thread_id, "is running ls…")
 
 
 class TestQuestions:

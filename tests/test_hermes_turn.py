@@ -8,7 +8,7 @@ import pytest
 
 from bothy_hermes.hermes_turn import ActiveTurn
 from bothy_hermes.runtime import TurnOutcome, TurnRequest, Usage
-from bothy_hermes.turn import Asked, Ended, Ids, Replied, RequestFailed, ToolReturned, ToolSentence
+from bothy_hermes.turn_facts import Asked, Ended, Ids, Replied, RequestFailed, ToolReturned, ToolSentence
 from tests.fakes.turn_events import RecordedEvents
 
 RUN, THREAD, CHANNEL, PERSON, MESSAGE = (UUID(int=number) for number in range(1, 6))

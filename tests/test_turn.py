@@ -5,19 +5,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bothy_hermes.runtime import TurnOutcome, Usage
-from bothy_hermes.turn import (
+from bothy_hermes.turn import Notice, Owner, TextKind, TurnJudge
+from bothy_hermes.turn_facts import (
     Asked,
     Ended,
     Ids,
-    Notice,
-    Owner,
     Replied,
     Requested,
     RequestFailed,
-    TextKind,
     ToolReturned,
     ToolSentence,
-    TurnJudge,
     word_of,
 )
 
