@@ -5,9 +5,12 @@ import asyncio
 import pytest
 
 from bothy_hermes.local_options import ServerOptions
+from bothy_hermes.runs import RunWork
 from bothy_hermes.runtime import BusyMode, ResolvedCredential
 from bothy_hermes.wire_words import DegradedReason, KeyType, RunState
 from tests.fakes.adapter_kit import world
+from tests.fakes.edge_kit import RUN, run_token
+from tests.fakes.flow_kit import invocation, with_rooms
 from tests.fakes.runtime import FakeRuntime, echo
 
 KEY = ResolvedCredential("anthropic", KeyType.API_KEY)
@@ -92,22 +95,14 @@ def test_one_tool_too_many_keeps_a_chat_run_from_starting(tmp_path, extra):
 def test_a_credential_that_changes_between_judgement_and_start_starts_nothing(tmp_path):
     """The evidence of startRun is of that moment, not of the moment when the event was judged."""
 
-    async def steps(made):
-        asked = iter([KEY])
+    async def steps(rooms):
+        rooms.runtime.credential = LOGIN
+        await RunWork(rooms.services, await rooms.entry(), invocation(), run_token()).work()
+        assert rooms.api.named("start_run") == []
+        assert rooms.api.finished[RUN].reason == "billing_mode_mismatch"
+        assert rooms.runtime.turns == []
 
-        async def resolve():
-            return next(asked, LOGIN)
-
-        calls = []
-        made.server.fault = lambda operation, _request: calls.append(operation)
-        made.runtime.resolved_credential = resolve
-        view = await made.ended(made.say(made.thread(), "who pays?"))
-        assert (view.run.reason, view.run.started_at) == ("billing_mode_mismatch", None)
-        assert "finishRun" in calls
-        assert "startRun" not in calls
-        assert made.runtime.turns == []
-
-    flow(tmp_path, steps, heartbeat_interval_ms=3_600_000)
+    with_rooms(tmp_path, steps)
 
 
 def test_a_busy_mode_that_would_break_turns_off_is_said(tmp_path):
