@@ -38,6 +38,9 @@ API_BASE = "/api/v1"
 ACK_POLL_SECONDS = 0.02
 """How often a call that came before its ack looks again."""
 
+MAX_VIOLATIONS = 1_000
+"""Violations that are kept; whoever sends more of them is logged all the same."""
+
 _LOGGER = logging.getLogger(LOGGER_NAME)
 
 
@@ -104,7 +107,7 @@ class AgentSide:
         ack_grace: Seconds that a call waits for the ack it depends on.
 
     Attributes:
-        violations: Every violation so far, as `operation: reason`.
+        violations: The first violations, as `operation: reason`.
         fault: Asked before each operation; None asks nothing.
     """
 
@@ -120,7 +123,7 @@ class AgentSide:
 
     def report(self, violation: Violation) -> None:
         """Count and log a violation."""
-        self.violations.append(str(violation))
+        self._keep(str(violation))
         _LOGGER.warning("violation of the protocol: %s", violation)
 
     async def answer(self, request: Request) -> Response:
@@ -256,12 +259,16 @@ class AgentSide:
     def failed(self, name: str, error: Exception) -> Response:
         """Note that the server itself failed, without what it was about, and answer that."""
         kind = type(error).__name__
-        self.violations.append(f"server: {name} failed ({kind})")
+        self._keep(f"server: {name} failed ({kind})")
         if isinstance(error, StateError):
             _LOGGER.error("%s: not written: %s", name, error)
             return problem(503)
         _LOGGER.error("%s: the server failed (%s)", name, kind)
         return problem(500)
+
+    def _keep(self, text: str) -> None:
+        if len(self.violations) < MAX_VIOLATIONS:
+            self.violations.append(text)
 
 
 def _refusal(error: Refused | WireError | RecursionError) -> Refused:

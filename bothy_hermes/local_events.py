@@ -52,7 +52,7 @@ class Events:
         self._state = core.state
         self._runs = runs
         self._presence = presence
-        self._aged_at = core.now()
+        self._aged_at = core.clock.monotonic()
 
     def pending(self, consumer: str) -> int:
         """Count the events of a consumer that are not settled, and those of nobody yet."""
@@ -184,9 +184,7 @@ class Events:
             return False
         if consumer is not None and (record.acked or self._presence.connected(consumer)):
             return False
-        if consumer is not None and not self._core.passed(
-            self._presence.gone_since(consumer), CONSUMER_GONE_SECONDS
-        ):
+        if consumer is not None and self._presence.gone_for(consumer) < CONSUMER_GONE_SECONDS:
             return False
         return self._first_of_thread(record)
 
@@ -210,11 +208,11 @@ class Events:
 
     def tick(self) -> None:
         """Do what time asks for: runs age, consumers go offline, old things are forgotten."""
-        if not self._core.passed(self._aged_at, AGE_STEP_SECONDS):
+        now = self._core.clock.monotonic()
+        passed = now - self._aged_at
+        if passed < AGE_STEP_SECONDS:
             return
-        now = self._core.now()
         with self._state.unit():
-            passed = (now - self._aged_at).total_seconds()
             self._aged_at = now
             for record in self._state.runs.group("ended", value=False):
                 if self._could_start(record):
@@ -234,7 +232,7 @@ class Events:
     def _end_offline(self) -> None:
         consumers = {one.run.consumer for one in self._state.runs.group("ended", value=False)}
         for consumer in consumers - {None}:
-            if self._core.passed(self._presence.alive_at(str(consumer)), AGENT_OFFLINE_SECONDS):
+            if self._presence.silent_for(str(consumer)) >= AGENT_OFFLINE_SECONDS:
                 self._runs.end_offline(str(consumer))
 
     def _prune(self) -> None:

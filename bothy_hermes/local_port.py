@@ -122,12 +122,13 @@ class LocalServer:
         except BaseException:
             store.close()
             raise
+        server._thread.start()
         try:
-            server._thread.start()
             server._call(server._listen())
-        except OSError as error:
+        except (OSError, OverflowError) as error:
             server._end()
-            raise StateError(f"{host}:{port}", f"cannot be listened on ({error.strerror})") from None
+            why = getattr(error, "strerror", None) or "no such port"
+            raise StateError(f"{host}:{port}", f"cannot be listened on ({why})") from None
         return server
 
     # How to get in ---------------------------------------------------------------------------------

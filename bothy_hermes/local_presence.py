@@ -1,7 +1,8 @@
 """Who is there: connections, heartbeats, and when an adapter was last heard of (sections 5, 7 and 12).
 
-Layer: default. Connections live in memory only; what an adapter was last seen with is kept. A server that
-has just started gives every consumer the time since its start, because nobody could reach it before.
+Layer: default. Connections live in memory only; when an adapter was last seen is kept. Silence is counted
+by the clock that never jumps: a machine that slept does not take everybody for dead. A server that has
+just started gives every consumer the time since its start, because nobody could reach it before.
 """
 
 from __future__ import annotations
@@ -54,18 +55,20 @@ class Presence:
     def __init__(self, core: Core) -> None:
         self._core = core
         self._state = core.state
-        self._started = core.now()
-        self._alive: dict[str, datetime] = {}
-        self._gone: dict[str, datetime] = {}
+        self._started = core.clock.monotonic()
+        self._alive: dict[str, float] = {}
+        self._gone: dict[str, float] = {}
         self.links: dict[str, Link] = {}
 
-    def alive_at(self, consumer: str) -> datetime:
-        """Tell when a consumer last gave a sign of life."""
-        return self._alive.get(consumer, self._started)
+    def silent_for(self, consumer: str) -> float:
+        """Tell how many seconds ago a consumer last gave a sign of life."""
+        return self._core.clock.monotonic() - self._alive.get(consumer, self._started)
 
-    def gone_since(self, consumer: str) -> datetime:
-        """Tell since when a consumer has had no connection."""
-        return self._gone.get(consumer, self._started)
+    def gone_for(self, consumer: str) -> float:
+        """Tell for how many seconds a consumer has had no connection; 0 while it has one."""
+        if consumer in self.links:
+            return 0.0
+        return self._core.clock.monotonic() - self._gone.get(consumer, self._started)
 
     def attach(self, identify: Identify, *, costs_off: bool) -> tuple[Link, Link | None]:
         """Take a connection that has identified itself.
@@ -85,7 +88,7 @@ class Presence:
             replaced = self.links.pop(link.consumer, None)
             self.links[link.consumer] = link
             self._gone.pop(link.consumer, None)
-            self._alive[link.consumer] = self._core.now()
+            self._alive[link.consumer] = self._core.clock.monotonic()
             self._see(link.consumer, link.adapter_id)
         return link, replaced
 
@@ -95,7 +98,7 @@ class Presence:
             if self.links.get(link.consumer) is not link:
                 return
             del self.links[link.consumer]
-            self._gone[link.consumer] = self._core.now()
+            self._gone[link.consumer] = self._core.clock.monotonic()
             self._see(link.consumer, link.adapter_id, link.seen_at)
 
     def connected(self, consumer: str) -> bool:
@@ -118,14 +121,14 @@ class Presence:
         """Take a sign of life."""
         now = self._core.now()
         with self._state.unit():
-            self._alive[consumer] = now
+            self._alive[consumer] = self._core.clock.monotonic()
             record = self._see(consumer, None)
             changed = dataclasses.replace(record, heartbeat_at=now, heartbeat=heartbeat)
             self._state.consumers.put(consumer, changed)
 
     def online(self, consumer: str) -> bool:
         """Whether a consumer is shown online."""
-        return not self._core.passed(self.alive_at(consumer), OFFLINE_SECONDS)
+        return self.silent_for(consumer) < OFFLINE_SECONDS
 
     def adapter_seen(self, adapter_id: UUID | None) -> datetime | None:
         """Tell when an adapter was last heard of."""

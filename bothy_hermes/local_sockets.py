@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
 
 from .local_agents import API_BASE, AgentSide, AnswerLostError
 from .local_gateway import Gateways
@@ -57,15 +58,18 @@ class Sockets:
         self._people = people
         self._gateways = gateways
         self._tasks: set[asyncio.Task[None]] = set()
+        self._idle: set[asyncio.Task[Any]] = set()
 
     async def end(self) -> None:
-        """Give the open connections a moment to end, then end them."""
+        """End the connections that wait for a request or stream, and give the others a moment."""
+        for task in self._idle:
+            task.cancel()
         if self._tasks:
-            _, left = await asyncio.wait(self._tasks, timeout=END_SECONDS)
-            for task in left:
-                task.cancel()
-            if left:
-                await asyncio.wait(left)
+            await asyncio.wait(self._tasks, timeout=END_SECONDS)
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
 
     async def accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Serve one connection to its end."""
@@ -90,7 +94,8 @@ class Sockets:
     async def _serve_one(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
         """Serve one request; return whether the connection may serve another."""
         try:
-            head = await self._read_head(reader)
+            with self._no_request():
+                head = await self._read_head(reader)
             if not head:
                 return False
             request = read_head(head)
@@ -105,8 +110,20 @@ class Sockets:
         stream, keep_alive = response.stream, request.keep_alive and response.stream is None
         await self._send(writer, response, keep_alive=keep_alive, bodiless=request.method == "HEAD")
         if stream is not None:
-            await self._stream(reader, writer, stream)
+            with self._no_request():
+                await self._stream(reader, writer, stream)
         return keep_alive
+
+    @contextmanager
+    def _no_request(self) -> Iterator[None]:
+        """Note that the current connection has no request that somebody waits for an answer to."""
+        task = asyncio.current_task()
+        assert task is not None, "connections are served by tasks"
+        self._idle.add(task)
+        try:
+            yield
+        finally:
+            self._idle.discard(task)
 
     async def _read_head(self, reader: asyncio.StreamReader) -> bytes:
         try:

@@ -2,6 +2,7 @@
 
 Layer: default. A unit holds the lock, writes down how to undo each change, hands all changed records
 to the store in one call, and only then lets anybody hear of them. It knows no rule of the protocol.
+Everything is held in memory: this server is for one machine and one team, not for years of a company.
 """
 
 from __future__ import annotations

@@ -82,6 +82,13 @@ def test_a_port_that_is_taken_is_named_and_nothing_stays_open(tmp_path):
         server.stop()
 
 
+@pytest.mark.parametrize(("host", "port"), [("127.0.0.1", 99_999), ("256.0.0.1", 0)])
+def test_an_address_that_is_none_is_named(tmp_path, host, port):
+    with pytest.raises(StateError, match=rf"^{host}:{port}: cannot be listened on"):
+        LocalServer.start(tmp_path, host=host, port=port)
+    LocalServer.start(tmp_path).stop()
+
+
 def test_a_broken_directory_leaves_nothing_locked(tmp_path):
     server = LocalServer.start(tmp_path)
     server.stop()

@@ -85,3 +85,15 @@ def test_what_was_last_seen_outlives_a_restart(tmp_path):
         assert made.instance.presence.adapter_seen(ADAPTER) == seen
         (view,) = made.instance.consumers()
         assert (view.connected, view.fresh, view.online) == (False, False, True)
+
+
+def test_a_clock_that_is_set_takes_nobody_for_dead(tmp_path):
+    """Silence is counted by the clock that never jumps, also when a machine has slept."""
+    with rig(tmp_path) as made:
+        job = made.running()
+        made.beat()
+        made.clock.step_wall(7200)
+        made.clock.move(6)
+        made.instance.events.tick()
+        assert made.instance.presence.online("default")
+        assert job.run.state is RunState.RUNNING

@@ -295,6 +295,8 @@ def test_an_end_the_adapter_never_heard_of_is_not_told(tmp_path):
         made.instance.cancel_run(made.ada.id, posted.run_id)
         made.connect()
         assert made.events() == []
+        (invocation,) = made.instance.state.events.all()
+        assert invocation.settled_at is not None
 
 
 def test_the_end_withdraws_what_was_not_acked(tmp_path):

@@ -232,6 +232,27 @@ def test_a_slow_call_makes_nobody_wait(tmp_path):
         server.fault = None
 
 
+def test_stopping_waits_for_answers_and_for_nothing_else(tmp_path):
+    """Idle connections and streams end at once; a call under way is answered."""
+    with served(tmp_path) as server:
+        token = server.people[0].token
+        with opened(server) as idle, opened(server) as stream, opened(server) as slow:
+            idle.sendall(JWKS + b"\r\n")
+            assert b"200" in idle.recv(1000)
+            stream.sendall(
+                f"GET /people/v1/events?since={server.instance.changes.latest} HTTP/1.1\r\n"
+                f"Host: {urlsplit(server.origin).netloc}\r\nAuthorization: Bearer {token}\r\n\r\n".encode()
+            )
+            assert b"200" in stream.recv(1000)
+            server.fault = lambda _name, _request: Fault.delay(0.2)
+            slow.sendall(JWKS + b"\r\n")
+            time.sleep(0.1)
+            started = time.monotonic()
+            server.stop()
+            assert time.monotonic() - started < 3
+            assert slow.recv(1000).startswith(b"HTTP/1.1 200 ")
+
+
 def test_what_is_elsewhere(tmp_path):
     with served(tmp_path) as server:
         assert call(server, "GET", "/", base="").status == 200
