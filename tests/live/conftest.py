@@ -7,7 +7,7 @@ import pytest
 
 from bothy_hermes.errors import StartFailed
 from bothy_hermes.gateway_process import find_hermes
-from tests.live.kit import LiveWorld
+from tests.live.kit import LiveWorld, coverage_environment
 
 HERE = Path(__file__).parent
 RESTARTS = pytest.StashKey[list]()
@@ -42,7 +42,8 @@ def hermes_installed():
 @pytest.fixture(scope="module")
 def closed_world(hermes_installed, tmp_path_factory, request):
     """A world that its test opens and starts itself; at the end nobody may have broken a rule."""
-    live = LiveWorld(tmp_path_factory.mktemp("live"))
+    root = tmp_path_factory.mktemp("live")
+    live = LiveWorld(root, coverage_environment(root))
     try:
         yield live
     finally:

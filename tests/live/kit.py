@@ -4,6 +4,7 @@ import compileall
 import os
 import shutil
 import sqlite3
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -152,6 +153,22 @@ def share_byte_code(plugin):
         os.utime(source, ns=(times.st_atime_ns, times.st_mtime_ns))
         for compiled in (PACKAGE / "__pycache__").glob(f"{source.stem}.*.pyc"):
             shutil.copy2(compiled, cache / compiled.name)
+
+
+def coverage_environment(root):
+    """What has the gateway measure its coverage when the tests are measured, for `coverage combine`."""
+    if "coverage" not in sys.modules or (measured := sys.modules["coverage"].Coverage.current()) is None:
+        return {}
+    settings = {
+        "branch": "true",
+        "parallel": "true",
+        "patch": "_exit",
+        "include": "*/plugins/bothy/*",
+        "data_file": Path(measured.get_option("run:data_file")).absolute(),
+    }
+    file = root / "coveragerc"
+    file.write_text("[run]\n" + "".join(f"{name} = {value}\n" for name, value in settings.items()))
+    return {"COVERAGE_PROCESS_START": str(file)}
 
 
 def pause(seconds):
