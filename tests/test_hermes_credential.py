@@ -202,3 +202,21 @@ def test_an_answer_keeps_no_value():
     """Only the provider's name and the kind remain."""
     assert kind_of_answer(answer(KEY)) == ResolvedCredential("anthropic", KeyType.API_KEY)
     assert "abcdef" not in repr(kind_of_answer(answer(KEY)))
+
+
+@pytest.mark.parametrize(
+    ("provider", "key", "kind"),
+    [
+        ("anthropic", "eyJhbGciOi", KeyType.OAUTH),
+        ("anthropic", "cc-abcdef", KeyType.OAUTH),
+        ("anthropic", KEY, KeyType.API_KEY),
+        ("minimax", "eyJhbGciOi", KeyType.API_KEY),
+        ("custom", "cc-abcdef", KeyType.API_KEY),
+        ("custom", LOGIN, KeyType.OAUTH),
+        ("example", "example", KeyType.UNKNOWN),
+    ],
+)
+def test_a_shape_means_a_login_where_it_is_anthropics(monkeypatch, provider, key, kind):
+    """Other providers sell keys of the same shapes; a key that only repeats the provider is none."""
+    hermes.installed(monkeypatch)
+    assert kind_of_answer(answer(key, provider)).key_type is kind
