@@ -117,7 +117,9 @@ def test_a_gateway_that_ends_at_once_is_started_again_and_that_is_told(place, he
     assert starts(place) == 2
 
 
-def test_decision_14_a_gateway_without_its_platform_is_stopped_and_started_again(place, hermes, gateway, monkeypatch):
+def test_decision_14_a_gateway_without_its_platform_is_stopped_and_started_again(
+    place, hermes, gateway, monkeypatch
+):
     monkeypatch.setattr(gateway_process, "READY_SECONDS", 0.3)
     hermes("touch second; exec sleep 60")
     runs = []
