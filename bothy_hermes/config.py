@@ -224,6 +224,8 @@ def _read_url(key: Key, value: Any) -> str:
         return _check_proxy(key, parts, port)
     if {"?", "#", "@"} & set(text):
         raise ConfigError(key.name, "has credentials, a query or a fragment")
+    if {".", ".."} & set(parts.path.split("/")):
+        raise ConfigError(key.name, "has a path with dots for names")
     return _check_server(key, parts, port)
 
 

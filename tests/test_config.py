@@ -114,6 +114,8 @@ WRONG = {
         "https://chat.example.com/?a=b",
         "https://chat.example.com/?",
         "https://chat.example.com/#top",
+        "https://chat.example.com/api/../v1",
+        "https://chat.example.com/./v1",
         "https://chat.example.com:port/",
         "https://chat.example.com:70000/",
         "https://chat.exa mple.com/",
