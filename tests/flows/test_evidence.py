@@ -79,7 +79,7 @@ def test_tools_that_are_added_during_a_turn_end_its_run(tmp_path):
     flow(tmp_path, steps, endless, tool_class="chat")
 
 
-@pytest.mark.parametrize("extra", ["memory", "file", "code_execution", "an-mcp-server", "not-a-toolset"])
+@pytest.mark.parametrize("extra", ["memory", "code_execution", "an-mcp-server"])
 def test_one_tool_too_many_keeps_a_chat_run_from_starting(tmp_path, extra):
     """What a poisoned text could make a chat's agent write to or run is not among a chat's tools."""
 

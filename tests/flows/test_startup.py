@@ -1,7 +1,6 @@
 """A start takes as long as it takes: nothing is fetched too early, nothing that waited is lost."""
 
 import asyncio
-import time
 
 from bothy_hermes.runtime import BusyMode
 from bothy_hermes.state_files import read_status
@@ -48,26 +47,6 @@ def reasons(made):
     return beats[-1].details.degraded_reasons if beats else None
 
 
-def test_nothing_is_fetched_before_hermes_takes_messages(tmp_path):
-    """What waits at the server is done once, after the restore; the server saw no connection before it."""
-
-    async def steps(made):
-        gate = Gate(made)
-        runs = [made.say(made.thread(), f"message {number}") for number in range(3)]
-        begin(made, gate)
-        await made.until((made.state_dir / "state.sqlite3").exists)
-        await asyncio.sleep(0.3)
-        assert not any(view.connected for view in made.instance.consumers())
-        assert {made.instance.run(run_id).run.state for run_id in runs} == {RunState.QUEUED}
-        gate.open = True
-        for run_id in runs:
-            assert (await made.ended(run_id)).run.state is RunState.COMPLETED
-        assert gate.early == []
-        assert len(made.runtime.turns) == len(runs)
-
-    flow(tmp_path, steps)
-
-
 def test_a_restore_that_does_not_end_is_said_and_fetches_nothing(tmp_path):
     """The server and the operator are told why there is no connection, until the flag clears."""
 
@@ -88,23 +67,6 @@ def test_a_restore_that_does_not_end_is_said_and_fetches_nothing(tmp_path):
         assert gate.early == []
 
     flow(tmp_path, steps, **{"hermes_adapter.restore_wait_seconds": 0})
-
-
-def test_a_stop_during_the_restore_is_a_stop(tmp_path):
-    """A gate that never opens keeps nobody from leaving, and what waited is still there."""
-
-    async def steps(made):
-        gate = Gate(made)
-        run_id = made.say(made.thread(), "later then")
-        begin(made, gate)
-        await made.until((made.state_dir / "state.sqlite3").exists)
-        began = time.monotonic()
-        await made.stop_adapter()
-        assert time.monotonic() - began < 2
-        assert made.instance.run(run_id).run.state is RunState.QUEUED
-        await made.start_adapter()
-
-    flow(tmp_path, steps)
 
 
 def test_what_came_during_a_long_absence_is_done_once_and_in_order(tmp_path):
