@@ -117,7 +117,7 @@ class Cards:
         self._state.interactions.put(interaction_id, record)
         self._state.note("interaction", interaction_id)
         card = self._state.cards.need(record.interaction.message_id)
-        if body.reopen and not run.run.state.ended and card.claim == interaction_id:
+        if body.reopen and card.claim == interaction_id:
             self._reopen(card)
         return record
 

@@ -242,9 +242,11 @@ def test_a_resumed_card_that_is_reopened_awaits_again(tmp_path):
         card = job.card()
         for _ in range(2):
             assert job.wait(card).json["run"]["state"] == "waiting_input"
+            assert job.view.open_cards == (UUID(card),)
             used = job.use(card)
             made.take()
             assert job.resume(card).json["run"]["state"] == "running"
+            assert job.view.open_cards == ()
             assert job.respond(used.interaction.id, "failed", reopen=True).status == 200
             assert state_of(made, card) is CardState.POSTED
         assert job.close(card, "cancelled").json["closed"] == "cancelled"
@@ -336,6 +338,16 @@ def test_an_acked_click_is_answered_before_its_card_is_closed(tmp_path):
         made.clock.move(3)
         assert job.close(card).status == 409
         assert made.violations == ["closeCard: an interaction was acked and not answered"]
+
+
+def test_an_unanswered_use_of_many_does_not_hold_a_card(tmp_path):
+    with rig(tmp_path) as made:
+        job = made.running()
+        card = job.card(button("more", single_use=False))
+        job.use(card)
+        made.take()
+        made.clock.move(60)
+        assert job.close(card).json["closed"] == "expired"
 
 
 def test_a_closed_card_answers_as_it_is(tmp_path):
