@@ -297,16 +297,19 @@ def test_an_end_that_comes_before_the_invocation_was_judged_starts_no_turn(tmp_p
 
 @pytest.mark.parametrize("operation", ["getRunContext", "startRun", "getServedChannelConfig"])
 def test_an_end_that_comes_while_the_run_starts_runs_no_turn(tmp_path, operation):
-    """The person cancels at each step between the ack and the turn."""
+    """The person cancels at each step between the ack and the turn; the adapter answers with that end."""
 
     async def steps(made):
-        def cancel(name, _request):
+        cancelled, outcomes = [], []
+
+        def cancel(name, request):
+            if name == "finishRun":
+                outcomes.append(request.json()["outcome"])
             if name == operation and not cancelled:
                 cancelled.append(name)
                 return Fault.delay(0.3)
             return None
 
-        cancelled = []
         made.server.fault = cancel
         run_id = made.say(made.thread(), "hello")
         await made.until(lambda: cancelled != [])
@@ -314,6 +317,7 @@ def test_an_end_that_comes_while_the_run_starts_runs_no_turn(tmp_path, operation
         view = await made.ended(run_id)
         assert view.run.state is RunState.CANCELLED
         assert made.runtime.turns == []
+        assert outcomes == ["cancelled"]
         assert await made.loop._admission._services.store.open_entries() == []
 
     flow(tmp_path, steps)

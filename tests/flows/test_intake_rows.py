@@ -337,12 +337,16 @@ def test_what_changes_between_intake_and_start_starts_no_turn(tmp_path, name, va
     async def steps(made):
         made.runtime.toolsets = frozenset({"todo"})
 
+        asked = []
+
         def change(operation, _request):
+            asked.append(operation)
             if operation == "getRunContext":
                 setattr(made.runtime, name, value)
 
         made.server.fault = change
         await never_started(made, made.say(made.thread(), "hello"), reason)
+        assert "startRun" not in asked
 
     flow(tmp_path, steps, options=options)
 
