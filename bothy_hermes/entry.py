@@ -23,7 +23,6 @@ HOOKS = (
     "api_request_error",
     "post_tool_call",
     "on_session_end",
-    "on_session_reset",
     "post_approval_response",
 )
 """The hooks that all supported versions of Hermes know; plugin.yaml declares the same."""

@@ -264,4 +264,4 @@ READERS: Mapping[str, Callable[[Payload, Held], Fact]] = {
     "on_session_end": _read_ended,
     "post_approval_response": _read_approval,
 }
-"""The hooks that tell about a turn; the session's is declared for later."""
+"""The hooks that tell about a turn: what `entry` declares."""

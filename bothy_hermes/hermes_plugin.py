@@ -128,11 +128,15 @@ class ServerPlatform(AsksPeople, SendsNoFiles, BasePlatformAdapter):  # type: ig
         if retry:
             await self._notify_fatal_error()
 
+    async def cancel_background_tasks(self) -> None:
+        """Release what turns wait for, before Hermes waits for the turns; it has interrupted them."""
+        if self._bothy is not None:
+            self._bothy.release_all()
+        await super().cancel_background_tasks()
+
     async def disconnect(self) -> None:
         """Stop serving."""
         serving, self._serving = self._serving, None
-        if self._bothy is not None:
-            self._bothy.release_all()
         if self._adapter is not None:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._adapter.stop(), STOP_SECONDS)

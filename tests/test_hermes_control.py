@@ -2,34 +2,36 @@
 
 from types import SimpleNamespace
 
+import pytest
+
 from bothy_hermes import hermes_control
+from bothy_hermes.hermes_control import Command
 from tests.fakes import hermes
 
 
-def waiting(clarify_id, session_key="s"):
-    """An open question."""
-    return SimpleNamespace(clarify_id=clarify_id, session_key=session_key)
-
-
-def test_the_stop_command_is_ours_and_known_by_its_message(monkeypatch):
+@pytest.mark.parametrize(
+    ("command", "reference", "text"),
+    [
+        (Command.STOP, None, "/stop"),
+        (Command.NEW, None, "/new"),
+        (Command.RESUME, "20261130_120000_abcdef12", "/resume 20261130_120000_abcdef12 --all"),
+    ],
+)
+def test_a_command_is_ours_and_known_by_its_message(monkeypatch, command, reference, text):
     """Internal, so that no list of users stops it half-way."""
     hermes.installed(monkeypatch)
-    event = hermes_control.stop_event("source", "m-1")
-    assert (event.text, event.internal, event.message_id, event.source) == ("/stop", True, "m-1", "source")
+    event = hermes_control.control_event(command, "source", "m-1", reference)
+    assert (event.text, event.internal, event.message_id, event.source) == (text, True, "m-1", "source")
 
 
-def test_every_open_question_of_the_session_is_released(monkeypatch):
-    """A stopped turn stays blocked on a question until it is answered."""
+def test_everything_that_a_session_waits_for_is_released(monkeypatch):
+    """A stopped turn stays blocked on a question until it is answered; nobody has denied a command."""
     state = hermes.installed(monkeypatch)
-    state.clarifies = [waiting("a"), waiting("b"), waiting("c", "other")]
-    assert hermes_control.release_clarifies("s") == 2
-    assert state.resolved == [("clarify", "a", ""), ("clarify", "b", "")]
+    state.clarifies = [
+        SimpleNamespace(clarify_id=one, session_key=key) for one, key in (("a", "s"), ("b", "s"), ("c", "t"))
+    ]
+    state.approvals = [{"session_key": key, "request_id": key} for key in ("s", "t")]
+    assert hermes_control.release_prompts("s") == 3
+    assert state.resolved == [("clarify", "a", ""), ("clarify", "b", ""), ("withdrawn", "s", "s")]
     assert [one.clarify_id for one in state.clarifies] == ["c"]
-
-
-def test_a_question_that_is_already_answered_ends_the_round(monkeypatch):
-    """Hermes keeps it until its worker wakes; nothing turns in a circle."""
-    state = hermes.installed(monkeypatch)
-    state.clarifies = [waiting("a")]
-    state.modules["tools.clarify_gateway"].resolve_gateway_clarify = lambda *_: False
-    assert hermes_control.release_clarifies("s") == 0
+    assert hermes_control.release_prompts("s") == 0

@@ -8,7 +8,16 @@ from uuid import UUID
 import pytest
 
 from bothy_hermes.hermes_hooks import READERS, HookReceiver
-from bothy_hermes.turn_facts import Asked, Ended, Ids, Replied, Requested, RequestFailed, ToolReturned
+from bothy_hermes.turn_facts import (
+    ApprovalOver,
+    Asked,
+    Ended,
+    Ids,
+    Replied,
+    Requested,
+    RequestFailed,
+    ToolReturned,
+)
 from tests.fakes import hermes
 
 THREAD = UUID(int=1)
@@ -21,7 +30,9 @@ def heard(monkeypatch):
     state = hermes.installed(monkeypatch)
     state.in_thread(THREAD)
     facts, held = [], {}
-    receiver = HookReceiver("bothy", hermes.HOME, lambda thread, fact: facts.append((thread, fact)), lambda _thread: held)
+    receiver = HookReceiver(
+        "bothy", hermes.HOME, lambda thread, fact: facts.append((thread, fact)), lambda _thread: held
+    )
     return SimpleNamespace(state=state, facts=facts, held=held, hear=receiver.hear)
 
 
@@ -62,7 +73,9 @@ class TestWhoseHook:
         state = hermes.installed(monkeypatch)
         heard = {home: [] for home in ("/a", "/b")}
         copies = [
-            HookReceiver("bothy", home, lambda _thread, fact, home=home: heard[home].append(fact))
+            HookReceiver(
+                "bothy", home, lambda _thread, fact, home=home: heard[home].append(fact), lambda _thread: {}
+            )
             for home in heard
         ]
 
@@ -91,9 +104,9 @@ class TestWhoseHook:
         heard.hear("post_tool_call", named)
         assert len(heard.facts) == 1
 
-    @pytest.mark.parametrize("name", ["on_session_reset", "post_approval_response", "no_such_hook"])
+    @pytest.mark.parametrize("name", ["on_session_reset", "no_such_hook"])
     def test_hooks_that_tell_nothing_about_a_turn_are_quiet(self, heard, name):
-        """They are declared, for sessions and prompts."""
+        """Hermes has more of them than a turn needs."""
         heard.hear(name, payload())
         assert heard.facts == []
 
@@ -220,10 +233,84 @@ class TestWhatItSays:
         heard.hear("pre_api_request", payload(messages=[{"content": "secret"}]))
         assert heard.facts == [(THREAD, Requested(Ids("s", "s", "t")))]
 
+    @pytest.mark.parametrize(("choice", "timed_out"), [("timeout", True), ("once", False), (None, False)])
+    def test_an_approval_that_is_over_says_whether_nobody_answered(self, heard, choice, timed_out):
+        """Of the command that it was about the turn has its own words."""
+        heard.hear("post_approval_response", {"command": "rm", "session_id": "s", "choice": choice})
+        assert heard.facts == [(THREAD, ApprovalOver(timed_out=timed_out))]
 
-def test_every_declared_hook_is_read_or_known_to_be_quiet():
-    """The hooks that entry registers are these and two more."""
+
+HELD = UUID(int=7)
+MARKED = "[OUT-OF-BAND USER MESSAGE — from the user]\n{}\n[/OUT-OF-BAND USER MESSAGE]"
+
+
+class TestTextsShown:
+    """Whether a text that was handed into a turn is part of what the model is shown."""
+
+    @pytest.fixture
+    def seen(self, heard):
+        """What a request with these rows shows of one text that is looked for."""
+
+        def ask(*rows, text="turn left"):
+            heard.held[HELD] = text
+            heard.hear("pre_api_request", payload(request_messages=list(rows)))
+            ((_, fact),) = heard.facts
+            heard.facts.clear()
+            return fact.seen
+
+        return ask
+
+    @pytest.mark.parametrize(
+        "content",
+        [
+            MARKED.format("turn left"),
+            f"Gateway message origin {{'message_id': '{HELD}'}} turn left",
+            "turn left",
+            " turn left\n",
+            [{"type": "text", "text": MARKED.format("turn left")}],
+            "output of the tool\n\n" + MARKED.format("turn left"),
+        ],
+    )
+    def test_it_is_found_in_every_form_that_hermes_gives_it(self, seen, content):
+        """As a row of its own, in a tool's result, with its origin or without."""
+        assert seen({"role": "assistant", "content": "x"}, {"role": "user", "content": content}) == (HELD,)
+
+    @pytest.mark.parametrize(
+        "rows",
+        [
+            [{"role": "tool", "content": "you may turn left there"}],
+            [
+                {"role": "user", "content": MARKED.format("turn left")},
+                {"role": "assistant", "content": "I did"},
+            ],
+            [{"role": "user", "content": MARKED.format("turn right")}],
+            [{"role": "user", "content": None}, "no row", {"role": "tool"}],
+            [],
+        ],
+    )
+    def test_the_same_words_elsewhere_are_not_it(self, seen, rows):
+        """A tool's words, an earlier text that was answered, another one."""
+        assert seen(*rows) == ()
+
+    def test_a_row_of_another_interface_is_read(self, seen):
+        """Responses of a tool have another name there."""
+        assert seen({"type": "function_call_output", "output": MARKED.format("turn left")}) == (HELD,)
+
+    def test_a_text_that_becomes_a_turn_of_its_own_is_seen_when_that_begins(self, heard):
+        """No tool ran after it came."""
+        heard.held[HELD] = "turn left"
+        heard.hear("pre_llm_call", payload(user_message=f"origin {HELD} turn left"))
+        assert heard.facts == [(THREAD, Asked(Ids("s", "s", "t"), seen=(HELD,)))]
+
+    def test_a_request_whose_rows_cannot_be_read_shows_nothing(self, heard):
+        """Nothing is taken for shown that was not found."""
+        heard.held[HELD] = "turn left"
+        heard.hear("pre_api_request", payload(request_messages=None))
+        assert heard.facts == [(THREAD, Requested(Ids("s", "s", "t")))]
+
+
+def test_every_declared_hook_is_read():
+    """Each one that is declared costs Hermes a call."""
     from bothy_hermes.entry import HOOKS
 
-    assert set(HOOKS) - set(READERS) == {"on_session_reset", "post_approval_response"}
-    assert set(READERS) <= set(HOOKS)
+    assert set(HOOKS) == set(READERS)

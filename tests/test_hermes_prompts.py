@@ -1,71 +1,188 @@
-"""Prompts that nobody can answer are refused at once."""
+"""Prompts of Hermes as values of ours, and how they are answered."""
 
 import asyncio
+import json
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from bothy_hermes import hermes_prompts
+from bothy_hermes.hermes_prompts import TurnPrompts
+from bothy_hermes.runtime import Prompt, PromptKind
 from tests.fakes import hermes
 
 ASKED = [
     {"session_key": "s", "request_id": "1", "command": "rm -rf a", "description": "deletes"},
     {"session_key": "s", "request_id": "2", "command": "rm -rf b", "description": "deletes"},
     {"session_key": "s", "request_id": "3", "command": "rm -rf b", "description": "deletes more"},
+    {"session_key": "s", "request_id": "5", "command": "curl s3cret", "description": "sends"},
     {"session_key": "t", "request_id": "4", "command": "rm -rf b", "description": "deletes"},
 ]
+CHOICES = ("once", "deny")
 
 
-@pytest.mark.parametrize(
-    ("command", "description", "denied"),
-    [
-        ("rm -rf a", "deletes", "1"),
-        ("rm -rf b", "deletes", "2"),
-        ("rm -rf b", "deletes more", "3"),
-        ("rm -rf b", "described anew", "2"),
-        ("rm -rf b", None, "2"),
-    ],
-)
-def test_exactly_the_shown_command_is_denied(monkeypatch, command, description, denied):
-    """Several wait in one session; the one that the prompt shows is meant, not the oldest."""
-    state = hermes.installed(monkeypatch)
-    state.approvals = [dict(entry) for entry in ASKED]
-    hermes_prompts.refuse_approval("s", command, description)
-    assert state.resolved == [("approval", denied, "deny")]
+@pytest.fixture
+def state(monkeypatch):
+    """A Hermes in which some commands wait."""
+    made = hermes.installed(monkeypatch)
+    made.approvals = [dict(entry) for entry in ASKED]
+    return made
 
 
-def test_a_command_that_waits_no_more_denies_nothing_else(monkeypatch):
-    """No other request is touched."""
-    state = hermes.installed(monkeypatch)
-    state.approvals = [dict(entry) for entry in ASKED]
-    hermes_prompts.refuse_approval("s", "ls", "lists")
-    assert state.resolved == []
+def approval(command, description="deletes", shown=()):
+    """The prompt for a command of the session."""
+    return hermes_prompts.approval("s", command, description, CHOICES, frozenset(shown))
 
 
-def test_hermes_019_denies_the_oldest(monkeypatch):
-    """Its requests have no IDs; all of them are refused, one prompt each."""
-    state = hermes.installed(monkeypatch, without=("tools.approval:list_gateway_approvals",))
-    state.approvals = [dict(entry) for entry in ASKED]
-    hermes_prompts.refuse_approval("s", "rm -rf b", "deletes")
-    assert state.resolved == [("approval", "1", "deny")]
+def resolve(prompt, answer):
+    """Answer a prompt."""
+    return asyncio.run(hermes_prompts.resolve(prompt, answer))
 
 
-def test_a_question_is_answered_with_nothing(monkeypatch):
-    """The model is told that nobody answered."""
-    state = hermes.installed(monkeypatch)
-    title = hermes_prompts.refuse_clarify("c-1", "\n Which colour?\nRed or blue.")
-    assert state.resolved == [("clarify", "c-1", "")]
-    assert title.endswith(": Which colour?")
+class TestApproval:
+    """Which of the requests that wait a prompt shows."""
+
+    @pytest.mark.parametrize(
+        ("command", "description", "shown", "meant"),
+        [
+            ("rm -rf a", "deletes", (), "1"),
+            ("rm -rf b", "deletes", (), "2"),
+            ("rm -rf b", "deletes more", (), "3"),
+            ("rm -rf b", "described anew", (), "2"),
+            ("rm -rf b", None, (), "2"),
+            ("rm -rf b", "deletes", ("2",), "3"),
+            ("curl ***", "sends", (), "5"),
+            ("ls", "lists", (), ""),
+            ("rm -rf a", "deletes", ("1",), ""),
+        ],
+    )
+    def test_decision_9_it_is_the_one_with_this_command_that_has_no_card_yet(
+        self, state, command, description, shown, meant
+    ):
+        """Never the oldest, never the youngest: two can be under way before either is shown."""
+        prompt = approval(command, description, shown)
+        assert (prompt.kind, prompt.hermes_id) == (PromptKind.APPROVAL, meant)
+        assert (prompt.command, prompt.session_key, prompt.choices) == (command, "s", CHOICES)
+
+    def test_an_answer_reaches_its_own_request_and_no_other(self, state):
+        """In whatever order the people answer."""
+        second, first = approval("rm -rf b"), approval("rm -rf a")
+        assert resolve(second, "deny") is True
+        assert resolve(first, "once") is True
+        assert resolve(second, "once") is False
+        assert state.resolved == [("approval", "2", "deny"), ("approval", "1", "once")]
+
+    def test_a_prompt_that_fits_no_request_answers_none(self, state):
+        """What it stood for waits no longer."""
+        assert resolve(approval("ls"), "once") is False
+        assert asyncio.run(hermes_prompts.refuse(approval("ls"))) == "Command not approved: ls"
+        assert state.resolved == []
+
+    def test_in_019_it_is_found_and_answered_by_its_place(self, monkeypatch):
+        """There the requests have no IDs."""
+        _, waiting = hermes.old_approvals(hermes.installed(monkeypatch), "s", "rm -rf a", "rm -rf b")
+        prompt = approval("rm -rf b", None)
+        assert resolve(prompt, "once") is True
+        assert [entry.result for entry in waiting] == [None, "once"]
 
 
-def test_a_confirmation_is_cancelled(monkeypatch):
-    """The command does not run; Hermes' reply to it is shown to nobody."""
-    state = hermes.installed(monkeypatch)
-    state.confirms = {"s": "7"}
-    title = asyncio.run(hermes_prompts.refuse_confirm("s", "7", "Start anew"))
-    assert state.resolved == [("confirm", "7", "cancel")]
-    assert title.endswith(": Start anew")
+class TestClarify:
+    """Questions."""
+
+    def question(self, *, multi_select=False):
+        return SimpleNamespace(clarify_id="c-1", session_key="s", multi_select=multi_select)
+
+    def test_it_keeps_hermes_own_words(self):
+        """They are what it is answered with."""
+        prompt = hermes_prompts.clarify("c-1", "s", "Which?", ["Red (Recommended)", "Blue"])
+        assert prompt == Prompt(
+            PromptKind.CLARIFY, "c-1", "s", question="Which?", choices=("Red (Recommended)", "Blue")
+        )
+        assert hermes_prompts.clarify("c-1", "s", "Which?", None).choices == ()
+
+    def test_it_is_answered_once(self, state):
+        """The second answer finds nothing that waits."""
+        state.clarifies = [self.question()]
+        prompt = hermes_prompts.clarify("c-1", "s", "Which?", None)
+        assert resolve(prompt, "Red, or blue") is True
+        assert resolve(prompt, "Red") is False
+        assert state.resolved[0] == ("clarify", "c-1", "Red, or blue")
+
+    def test_one_of_several_answers_is_a_list_of_one(self, state):
+        """Hermes would take the comma in it for two answers; no answer stays none."""
+        state.clarifies = [self.question(multi_select=True)]
+        prompt = hermes_prompts.clarify("c-1", "s", "Which?", ["Salt, pepper", "Oil"])
+        assert resolve(prompt, "Salt, pepper") is True
+        assert json.loads(state.resolved[0][2]) == ["Salt, pepper"]
+        state.clarifies = [self.question(multi_select=True)]
+        assert resolve(prompt, "") is True
+        assert state.resolved[1][2] == ""
+
+    def test_nobody_to_ask_is_no_answer(self, state):
+        """The model is told that nobody answered."""
+        state.clarifies = [self.question()]
+        prompt = hermes_prompts.clarify("c-1", "s", "\n Which colour?\nRed or blue.", None)
+        assert asyncio.run(hermes_prompts.refuse(prompt)) == "Question nobody could be asked: Which colour?"
+        assert state.resolved == [("clarify", "c-1", "")]
+
+
+class TestConfirmation:
+    """Commands of Hermes that destroy something."""
+
+    def test_only_the_one_that_waits_is_answered(self, state):
+        """IDs are numbers, and a new process begins with one again."""
+        state.confirms = {"s": "7"}
+        assert resolve(hermes_prompts.confirmation("6", "s", "New", "Sure?"), "once") is False
+        prompt = hermes_prompts.confirmation("7", "s", "New", "Sure?")
+        assert resolve(prompt, "once") is True
+        assert resolve(prompt, "once") is False
+        assert state.resolved == [("confirm", "7", "once")]
+
+    def test_nobody_to_ask_is_a_cancellation(self, state):
+        """The command does not run; Hermes' reply to it is shown to nobody."""
+        state.confirms = {"s": "7"}
+        prompt = hermes_prompts.confirmation("7", "s", "Start anew", "Sure?")
+        assert asyncio.run(hermes_prompts.refuse(prompt)) == "Not confirmed: Start anew"
+        assert state.resolved == [("confirm", "7", "cancel")]
+
+
+class TestTurnPrompts:
+    """The prompts that one turn waits on."""
+
+    def test_a_prompt_is_taken_once(self):
+        """Whoever takes it has the last word on it."""
+        prompts = TurnPrompts()
+        prompt = approval_of("a")
+        prompts.add(prompt)
+        prompts.shown(prompt, "m-1")
+        assert list(prompts) == [prompt]
+        assert prompts.find(PromptKind.APPROVAL, "a") is prompts.of_message("m-1") is prompt
+        assert prompts.take(prompt)
+        assert not prompts.take(prompt)
+        assert prompts.find(PromptKind.APPROVAL, "a") is None
+
+    def test_the_same_id_of_another_kind_is_another_prompt(self):
+        """Confirmations are numbered."""
+        prompts = TurnPrompts()
+        prompts.add(hermes_prompts.confirmation("1", "s", "", ""))
+        assert not prompts.take(approval_of("1"))
+        assert prompts.approval_ids() == frozenset()
+
+    def test_approvals_that_hermes_holds_no_longer_are_gone(self, state):
+        """Those that still wait are not, nor is a question."""
+        prompts = TurnPrompts()
+        gone = approval_of("9")
+        for prompt in (approval_of("1"), gone, hermes_prompts.clarify("c-1", "s", "?", None)):
+            prompts.add(prompt)
+        assert prompts.approvals_gone() == [gone]
+        assert prompts.approval_ids() == {"1", "9"}
+
+
+def approval_of(request_id):
+    """An approval with an ID."""
+    return Prompt(PromptKind.APPROVAL, request_id, "s")
 
 
 @given(st.text(max_size=400))

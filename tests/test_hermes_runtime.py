@@ -10,6 +10,7 @@ from uuid import UUID
 import pytest
 
 from bothy_hermes import hermes_credential
+from bothy_hermes.hermes_control import Command
 from bothy_hermes.hermes_questions import ANSWER_SECONDS
 from bothy_hermes.hermes_runtime import (
     BUSY_SECONDS,
@@ -17,6 +18,7 @@ from bothy_hermes.hermes_runtime import (
     START_SECONDS,
     HermesRuntime,
 )
+from bothy_hermes.hermes_sessions import HermesSessions
 from bothy_hermes.runtime import BusyMode, ResolvedCredential, TurnOutcome, TurnRequest
 from bothy_hermes.turn_facts import Asked, Ended, Ids, Replied, RequestFailed
 from bothy_hermes.wire_words import KeyType
@@ -42,39 +44,70 @@ class Gateway:
         self.state = hermes.installed(monkeypatch)
         self.fake = FakeClock()
         self.handed = []
+        self.texts = []
+        self.commands = []
         self.stopped = []
+        self.released = []
+        self.dropped = []
         self.accepts = True
         self.busy = False
         self.busy_mode = BusyMode.STEER
+        self.agents = {}
         self.on_hand_in = None
         self.on_stop = None
+        self.on_command = None
+        self.runner = hermes.Runner()
+        self.sessions = HermesSessions(self.runner, "bothy")
         self.runtime = HermesRuntime(self, "bothy", hermes.HOME, self.fake.clock)
 
     def turn_event(self, turn):
         return SimpleNamespace(message_id=str(turn.message_id), turn=turn)
 
+    def text_event(self, turn, text, message_id):
+        return SimpleNamespace(message_id=str(message_id), turn=turn, text=text)
+
     async def hand_in(self, event):
-        self.handed.append(event)
+        (self.texts if hasattr(event, "text") else self.handed).append(event)
         if self.on_hand_in is not None:
             await self.on_hand_in(event)
         return self.accepts
 
-    def is_busy(self, _event):
+    def is_busy(self, _turn):
         return self.busy
 
-    async def stop(self, event, message_id):
-        self.stopped.append((event.turn.run_id, message_id))
-        if self.on_stop is not None:
-            await self.on_stop(event)
+    def session_key(self, turn):
+        return f"key-{turn.thread_id}"
+
+    def agent(self, turn):
+        return self.agents.get(turn.run_id)
+
+    def release_prompts(self, turn):
+        self.released.append(turn.run_id)
+
+    def drop_held(self, turn, agent, message_ids):
+        self.dropped.append((turn.run_id, agent, message_ids))
+
+    async def command(self, turn, command, message_id, reference=None):
+        if command is Command.STOP:
+            self.stopped.append((turn.run_id, message_id))
+            if self.on_stop is not None:
+                await self.on_stop(turn)
+            return
+        self.commands.append((command, reference))
+        if self.on_command is not None:
+            await self.on_command(turn, command, reference)
+        self.runtime.processing_complete(message_id, cancelled=False)
 
     def say(self, turn, *facts):
         """Have hooks come, as from Hermes' threads."""
         for fact in facts:
             self.runtime.threads.hear(turn.thread_id, fact)
 
-    async def send(self, turn, text, *, chat_id=None, thread_id=None, reply_to=None, **marks):
+    async def send(self, turn, text, *, chat_id=None, thread_id=None, reply_to=None, speaker=None, **marks):
         metadata = {"thread_id": str(thread_id or turn.thread_id), **marks}
-        return await self.runtime.threads.sent(str(chat_id or turn.channel_id), text, reply_to, metadata)
+        return await self.runtime.threads.sent(
+            str(chat_id or turn.channel_id), text, reply_to, metadata, speaker=speaker
+        )
 
     def done(self, turn, *, cancelled=False):
         self.runtime.processing_complete(str(turn.message_id), cancelled=cancelled)
@@ -301,11 +334,12 @@ class TestInterrupt:
         """By a command of ours, known by its message."""
 
         async def scene(gateway):
-            async def stopped(event):
+            async def stopped(turn):
+                assert gateway.released == []
                 reply_to = gateway.stopped[-1][1]
-                await gateway.send(event.turn, "Stopped.", reply_to=reply_to, notify=True)
-                gateway.done(event.turn, cancelled=True)
-                gateway.say(event.turn, STOPPED)
+                await gateway.send(turn, "Stopped.", reply_to=reply_to, notify=True)
+                gateway.done(turn, cancelled=True)
+                gateway.say(turn, STOPPED)
 
             gateway.on_stop = stopped
             task, told = start(gateway, request())
@@ -317,6 +351,7 @@ class TestInterrupt:
             end = await gateway.fake.drive(task)
             assert (end.outcome, end.detail) == (TurnOutcome.CANCELLED, "interrupted_by_user")
             assert told.of("answer", "notice") == ["control_reply"]
+            assert gateway.released == [request().run_id]
 
         play(scene)
 
@@ -423,7 +458,8 @@ class TestWithoutATurn:
             gateway.runtime.threads.processing_started(str(request().message_id))
             gateway.say(request(), Asked(MAIN), Replied(MAIN, 0, "Five."))
             await settle()
-            assert await gateway.send(request(), "Five.", chat_id=chat, thread_id=thread, notify=True) is None
+            sent = await gateway.send(request(), "Five.", chat_id=chat, thread_id=thread, notify=True)
+            assert sent == (None, False)
             assert told.of("answer", "notice") == []
             assert gateway.runtime.threads.dropped == {kind: 1}
             task.cancel()
@@ -435,7 +471,8 @@ class TestWithoutATurn:
         """Home channel, cron, whatever a tool addresses by itself."""
 
         async def scene(gateway):
-            assert await gateway.runtime.threads.sent("unassigned", "Shutting down.", None, metadata) is None
+            sent = await gateway.runtime.threads.sent("unassigned", "Shutting down.", None, metadata)
+            assert sent == (None, True)
             assert gateway.runtime.threads.dropped == {"unknown_chat": 1}
 
         play(scene)
@@ -446,7 +483,7 @@ class TestWithoutATurn:
         async def scene(gateway):
             gateway.say(request(), Asked(MAIN), Replied(MAIN, 0, "I am back."), ENDED)
             await settle()
-            assert await gateway.send(request(), "I am back.", notify=True) is None
+            assert await gateway.send(request(), "I am back.", notify=True) == (None, False)
             assert gateway.runtime.threads.dropped == {"no_turn": 1}
 
         play(scene)
@@ -457,7 +494,9 @@ class TestWithoutATurn:
         async def scene(gateway):
             turn = request()
             metadata = {"thread_id": str(turn.thread_id)}
-            assert not await gateway.runtime.threads.edited(str(turn.channel_id), "m", "x", metadata, finalize=True)
+            assert not await gateway.runtime.threads.edited(
+                str(turn.channel_id), "m", "x", metadata, finalize=True
+            )
             assert gateway.runtime.threads.at(str(turn.channel_id), metadata) is None
             gateway.runtime.threads.hear_status(turn.thread_id, "is running ls…")
             gateway.runtime.threads.hear_status(None, "is running ls…")

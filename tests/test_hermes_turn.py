@@ -7,8 +7,19 @@ from uuid import UUID
 import pytest
 
 from bothy_hermes.hermes_turn import ActiveTurn
-from bothy_hermes.runtime import TurnOutcome, TurnRequest, Usage
-from bothy_hermes.turn_facts import Asked, Ended, Ids, Replied, RequestFailed, ToolReturned, ToolSentence
+from bothy_hermes.runtime import Prompt, PromptEnd, PromptKind, TurnOutcome, TurnRequest, Usage
+from bothy_hermes.turn_facts import (
+    ApprovalOver,
+    Asked,
+    Ended,
+    Ids,
+    Replied,
+    Requested,
+    RequestFailed,
+    ToolReturned,
+    ToolSentence,
+)
+from tests.fakes import hermes
 from tests.fakes.turn_events import RecordedEvents
 
 RUN, THREAD, CHANNEL, PERSON, MESSAGE = (UUID(int=number) for number in range(1, 6))
@@ -240,6 +251,152 @@ class TestUsageAndSession:
         _, told = turn(Asked(MAIN), Asked(MAIN), Asked(CHILD, subagent=True), Asked(other))
         assert told.of("session") == ["s", "s9"]
 
+    def test_a_compression_moves_the_turn_to_another_session(self):
+        """Its own requests say so; a subagent's session and a review's are still not the thread's."""
+        moved = Ids("s9", "s", "t")
+        _, told = turn(
+            Asked(MAIN),
+            Asked(CHILD, subagent=True),
+            Requested(CHILD),
+            Requested(moved),
+            Replied(REVIEW, 0, "", None),
+            Replied(moved, 0, "Five.", None),
+        )
+        assert told.of("session") == ["s", "s9"]
+
+
+CLARIFY = Prompt(PromptKind.CLARIFY, "c-1", "k", "Which?")
+APPROVAL = Prompt(PromptKind.APPROVAL, "r-1", "k", "deletes", ("once", "deny"), command="rm")
+
+
+class TestPrompts:
+    """What Hermes asks people."""
+
+    def test_a_prompt_is_shown_and_its_message_known(self):
+        """By the ID that Hermes will edit when nobody answers in its time."""
+        made, told = turn(Asked(MAIN))
+        message = asyncio.run(made.ask(CLARIFY))
+        assert message == str(UUID(int=1))
+        assert told.of("card") == [CLARIFY]
+        assert edit(made, message, "Timed out.")
+        assert told.of("prompt_over") == [(CLARIFY, PromptEnd.EXPIRED)]
+        assert edit(made, message, "Timed out.")
+        assert len(told.of("prompt_over")) == 1
+        assert "Timed out." not in str(told.heard)
+
+    def test_a_prompt_that_was_answered_is_not_over_by_itself(self):
+        """Hermes retires a question that we have answered as well."""
+        made, told = turn(Asked(MAIN))
+        asyncio.run(made.ask(CLARIFY))
+        assert made.prompts.take(CLARIFY)
+        made.prompt_over(CLARIFY, PromptEnd.EXPIRED)
+        made.prompt_over(None, PromptEnd.EXPIRED)
+        assert told.of("prompt_over") == []
+
+    def test_nobody_is_asked_in_a_turn_that_was_stopped_or_whose_run_is_over(self):
+        """The prompt is refused at once."""
+        stopped, told = turn(Asked(MAIN))
+        stopped.cancel()
+        assert asyncio.run(stopped.ask(CLARIFY)) is None
+        silent, _ = turn(Asked(MAIN))
+        silent.silence()
+        assert asyncio.run(silent.ask(CLARIFY)) is None
+        assert told.of("card") == []
+
+    def test_a_card_that_cannot_be_stored_is_no_prompt(self, caplog):
+        """Hermes would post the prompt as a text and wait."""
+        made, told = turn(Asked(MAIN), events=RecordedEvents(failing=True))
+        assert asyncio.run(made.ask(CLARIFY)) is None
+        made.prompt_over(CLARIFY, PromptEnd.EXPIRED)
+        assert told.of("prompt_over") == []
+        assert "Which?" not in caplog.text
+
+    @pytest.mark.parametrize(
+        ("timed_out", "stopped", "end"),
+        [
+            (True, False, PromptEnd.EXPIRED),
+            (False, False, PromptEnd.CANCELLED),
+            (True, True, PromptEnd.CANCELLED),
+        ],
+    )
+    def test_an_approval_that_hermes_gave_up_is_over(self, monkeypatch, timed_out, stopped, end):
+        """The one that waits on is not."""
+        state = hermes.installed(monkeypatch)
+        waits = Prompt(PromptKind.APPROVAL, "r-2", "k")
+        state.approvals = [{"session_key": "k", "request_id": "r-2"}]
+        made, told = turn(Asked(MAIN))
+        for prompt in (APPROVAL, waits):
+            asyncio.run(made.ask(prompt))
+        made.judge.cancelled = stopped
+        made.take(ApprovalOver(timed_out=timed_out))
+        assert told.of("prompt_over") == [(APPROVAL, end)]
+        assert list(made.prompts) == [waits]
+
+
+class TestTextsOfPeople:
+    """Texts that were handed into the turn."""
+
+    def test_a_text_is_seen_once(self):
+        """A later request shows it again."""
+        made, told = turn(Asked(MAIN))
+        made.hold(UUID(int=7), "turn left", "agent")
+        made.hold(UUID(int=8), "turn right", "agent")
+        assert dict(made.held) == {UUID(int=7): "turn left", UUID(int=8): "turn right"}
+        before = made.held
+        for _ in range(2):
+            made.take(Requested(MAIN, seen=(UUID(int=7),)))
+        assert told.of("text_seen") == [UUID(int=7)]
+        assert dict(made.held) == {UUID(int=8): "turn right"}
+        assert len(before) == 2, "a hook may still be reading it on its own thread"
+
+    def test_a_subagents_request_shows_it_too_and_a_strangers_does_not(self):
+        """Hermes hands a text to the agents that the turn waits for as well."""
+        made, told = turn(Asked(MAIN), Asked(CHILD, subagent=True))
+        made.hold(UUID(int=7), "turn left", None)
+        made.take(Requested(REVIEW, seen=(UUID(int=7),)))
+        assert told.of("text_seen") == []
+        made.take(Requested(CHILD, seen=(UUID(int=7),)))
+        assert told.of("text_seen") == [UUID(int=7)]
+
+    def test_a_text_that_becomes_a_turn_of_its_own_is_seen(self):
+        """And the answer to it is one of this turn."""
+        made, told = turn(Asked(MAIN), Replied(MAIN, 0, "Five."), ENDED)
+        made.hold(UUID(int=7), "turn left", None)
+        made.take(Asked(Ids("s", "s", "t2"), seen=(UUID(int=7),)))
+        made.take(Replied(Ids("s", "s", "t2"), 0, "I turned."))
+        assert told.of("text_seen") == [UUID(int=7)]
+        assert not made.over.is_set()
+        assert send(made, "I turned.", reply_to=str(UUID(int=7)))[0] is not None
+
+    def test_nobody_hears_of_a_text_after_the_runs_end(self):
+        """It is reported as not taken by then."""
+        made, told = turn(Asked(MAIN))
+        made.hold(UUID(int=7), "turn left", None)
+        made.silence()
+        made.take(Requested(MAIN, seen=(UUID(int=7),)))
+        assert told.of("text_seen") == []
+        assert made.held
+
+
+class TestFiles:
+    """Files of an answer, which nobody gets."""
+
+    def test_a_file_is_named_in_a_line_of_the_answer(self):
+        """An answer that is nothing but a file is one, too."""
+        made, told = turn(Asked(MAIN), Replied(MAIN, 0, "MEDIA:/tmp/x/report.pdf"), ENDED)
+        asyncio.run(made.file("report.pdf"))
+        assert told.of("answer") == ["not sent: report.pdf"]
+        assert made.end("x").outcome is TurnOutcome.COMPLETED
+
+    def test_a_file_of_a_turn_that_was_stopped_or_asked_nobody_is_none_of_an_answer(self):
+        """Nothing is said about it."""
+        stopped, told = turn(Asked(MAIN))
+        stopped.cancel()
+        asyncio.run(stopped.file("report.pdf"))
+        early, _ = turn(events=told)
+        asyncio.run(early.file("report.pdf"))
+        assert told.of("answer") == []
+
 
 class TestEnd:
     """Who waits for what."""
@@ -261,17 +418,6 @@ class TestEnd:
         """A drained text begins anew; a subagent's end is not the turn's."""
         made, _ = turn(*facts)
         assert made.over.is_set() is over
-
-    def test_an_agent_is_reachable_once_it_was_asked_or_is_gone(self):
-        """Before that an interrupt would not reach it."""
-        made, _ = turn()
-        assert not made.reachable.is_set()
-        made.take(Asked(MAIN))
-        assert made.reachable.is_set()
-        gone, _ = turn()
-        gone.finish()
-        assert gone.reachable.is_set()
-        assert gone.processed.is_set()
 
     def test_a_message_that_started_nothing_ends_with_the_given_word(self):
         """Why, is what the runtime saw."""

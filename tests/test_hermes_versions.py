@@ -147,13 +147,48 @@ class TestApprovals:
         """Two commands wait; the second is answered."""
         state = hermes.installed(monkeypatch)
         state.approvals = [{"session_key": "s", "request_id": one} for one in ("a", "b")]
-        assert versions.resolve_approval("s", "deny", "b") == 1
+        assert versions.resolve_approval("s", "deny", "b") is True
+        assert versions.resolve_approval("s", "deny", "b") is False
         assert state.resolved == [("approval", "b", "deny")]
 
-    def test_without_ids_there_is_no_list(self, monkeypatch):
-        """0.19 answers the oldest."""
+    def test_in_019_each_waiting_entry_is_answered_by_its_place(self, monkeypatch):
+        """Its resolver would take the oldest; the one that is meant is answered, and wakes."""
+        queues, waiting = hermes.old_approvals(hermes.installed(monkeypatch), "s", "rm a", "rm b")
+        first, second = versions.open_approvals("s")
+        assert [entry["command"] for entry in (first, second)] == ["rm a", "rm b"]
+        assert versions.resolve_approval("s", "once", second["request_id"]) is True
+        assert [entry.result for entry in waiting] == [None, "once"]
+        assert [entry.event.is_set() for entry in waiting] == [False, True]
+        assert versions.resolve_approval("s", "deny", second["request_id"]) is False
+        assert versions.resolve_approval("s", "deny", first["request_id"]) is True
+        assert queues == {}
+        assert versions.open_approvals("other") == []
+
+    def test_where_nothing_can_be_told_there_is_no_list(self, monkeypatch):
+        """Which is not the same as an empty one."""
         hermes.installed(monkeypatch, without=("tools.approval:list_gateway_approvals",))
         assert versions.open_approvals("s") is None
+
+    def test_what_waits_is_withdrawn_and_denied_by_nobody(self, monkeypatch):
+        """Hermes tells the model that nobody answered."""
+        state = hermes.installed(monkeypatch)
+        state.approvals = [{"session_key": key, "request_id": key} for key in ("s", "t")]
+        assert versions.withdraw_approvals("s") == 1
+        assert state.resolved == [("withdrawn", "s", "s")]
+
+    def test_before_021_nothing_is_withdrawn(self, monkeypatch):
+        """An interrupted turn gives its approvals up by itself."""
+        state = hermes.installed(monkeypatch, without=("tools.approval:withdraw_gateway_approval",))
+        state.approvals = [{"session_key": "s", "request_id": "a"}]
+        assert versions.withdraw_approvals("s") == 0
+        assert state.resolved == []
+
+    def test_a_command_is_compared_as_hermes_shows_it(self, monkeypatch):
+        """With what looks like a secret taken out."""
+        hermes.installed(monkeypatch)
+        assert versions.shown_command("curl -H s3cret") == "curl -H ***"
+        hermes.installed(monkeypatch, without=("gateway.run:_redact_approval_command",))
+        assert versions.shown_command("curl -H s3cret") == "curl -H s3cret"
 
     @pytest.mark.parametrize(
         ("base", "asks"), [(hermes.BasePlatformAdapter, True), (hermes.OldBasePlatformAdapter, False)]

@@ -7,6 +7,7 @@ here, with Hermes' own names and signatures.
 
 import contextvars
 import sys
+import threading
 from dataclasses import dataclass, field
 from enum import Enum
 from types import ModuleType, SimpleNamespace
@@ -65,6 +66,50 @@ class OldMessageEvent:
 class SendResult:
     success: bool
     message_id: str | None = None
+    error: str | None = None
+
+
+class Agent:
+    """An agent at work, which keeps a text until it can take it."""
+
+    def __init__(self):
+        self.pending = None
+
+    def steer(self, text):
+        self.pending = text
+        return True
+
+    def _drain_pending_steer(self):
+        text, self.pending = self.pending, None
+        return text
+
+
+class Runner:
+    """The gateway's runner, as far as the platform looks at it."""
+
+    def __init__(self, *, busy_mode="steer"):
+        self._startup_restore_in_progress = False
+        self._busy_input_mode = busy_mode
+        self.turns = {}
+        self.queued = {}
+        self.sessions = {}
+        self.rows = {}
+        self.session_store = SimpleNamespace(peek_session_id=self.sessions.get)
+        self._session_db = self
+
+    def _peek_session_state(self, session_key):
+        return SimpleNamespace(turn=self.turns.get(session_key)) if session_key in self.turns else None
+
+    def _overflow_queue(self, session_key):
+        return self.queued.get(session_key)
+
+    async def get_session(self, session_id):
+        return self.rows.get(session_id)
+
+    def works(self, session_key, agent, message_id=None):
+        """Have an agent be at work on a message."""
+        ctx = SimpleNamespace(inbound_message_id=message_id)
+        self.turns[session_key] = SimpleNamespace(agent=agent, ctx=ctx)
 
 
 class OldBasePlatformAdapter:
@@ -76,6 +121,7 @@ class OldBasePlatformAdapter:
         self.config = config
         self.platform = platform
         self._active_sessions = {}
+        self._pending_messages = {}
         self.handled = []
         self.states = []
         self.reported = 0
@@ -166,7 +212,7 @@ def _gateway(state):
             del state.locks[scope, identity]
 
     _module(state, "gateway")
-    _module(state, "gateway.run")
+    _module(state, "gateway.run", _redact_approval_command=lambda command: command.replace("s3cret", "***"))
     _module(state, "gateway.config", Platform=lambda key: SimpleNamespace(value=key))
     _module(state, "gateway.platforms")
     _module(
@@ -258,9 +304,16 @@ def _tools(state):
                 return True
         return False
 
-    def pending(session_key, *, include_choice_prompts=False):
-        assert include_choice_prompts
-        return next((entry for entry in state.clarifies if entry.session_key == session_key), None)
+    def clear(session_key):
+        mine = [entry for entry in state.clarifies if entry.session_key == session_key]
+        for entry in mine:
+            state.clarifies.remove(entry)
+            state.resolved.append(("clarify", entry.clarify_id, ""))
+        return len(mine)
+
+    def pending_confirm(session_key):
+        confirm_id = state.confirms.get(session_key)
+        return None if confirm_id is None else {"confirm_id": confirm_id}
 
     async def resolve_confirm(session_key, confirm_id, choice):
         if state.confirms.get(session_key) != confirm_id:
@@ -274,9 +327,18 @@ def _tools(state):
         state,
         "tools.clarify_gateway",
         resolve_gateway_clarify=resolve_clarify,
-        get_pending_for_session=pending,
+        clear_session=clear,
+        _entries=_Clarifies(state),
     )
-    _module(state, "tools.slash_confirm", resolve=resolve_confirm)
+    _module(state, "tools.slash_confirm", resolve=resolve_confirm, get_pending=pending_confirm)
+
+
+class _Clarifies:
+    def __init__(self, state):
+        self._state = state
+
+    def get(self, clarify_id):
+        return next((entry for entry in self._state.clarifies if entry.clarify_id == clarify_id), None)
 
 
 def _approvals(state):
@@ -291,12 +353,35 @@ def _approvals(state):
                 return 1
         return 0
 
+    def withdraw(session_key, request_id, cause):
+        assert cause
+        gone = [entry for entry in state.approvals if entry["request_id"] == request_id]
+        for entry in gone:
+            state.approvals.remove(entry)
+            state.resolved.append(("withdrawn", request_id, session_key))
+        return bool(gone)
+
     _module(
         state,
         "tools.approval",
         list_gateway_approvals=listing,
         resolve_gateway_approval=resolve_approval,
+        withdraw_gateway_approval=withdraw,
     )
+
+
+def old_approvals(state, session_key, *commands):
+    """Have commands wait as in 0.19: entries of a queue, without IDs; returns the queues and the entries."""
+    entries = [
+        SimpleNamespace(data={"command": command}, result=None, event=threading.Event())
+        for command in commands
+    ]
+    module = state.modules["tools.approval"]
+    del module.list_gateway_approvals
+    module._lock = threading.Lock()
+    module._gateway_queues = {session_key: list(entries)}
+    module.resolve_gateway_approval = lambda _session_key, _choice, resolve_all=False: 0
+    return module._gateway_queues, entries
 
 
 def installed(monkeypatch, *, without=()):

@@ -43,6 +43,15 @@ class RecordedEvents:
     def on_notice(self, kind):
         self.heard.append(("notice", kind))
 
+    async def on_card(self, prompt):
+        return self._stored("card", prompt)
+
+    def on_prompt_over(self, prompt, end):
+        self.heard.append(("prompt_over", (prompt, end)))
+
+    def on_text_seen(self, message_id):
+        self.heard.append(("text_seen", message_id))
+
     def on_prompt(self, title):
         self.heard.append(("prompt", title))
 
