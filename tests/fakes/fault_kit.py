@@ -138,10 +138,14 @@ class Story:
         found = instance.add_file(ada, self.thread, "notes.txt", "text/plain", NOTES.encode())
         self.run_id = self.made.say(self.thread, "which colour?", file_ids=(found.id,))
 
+    async def asked(self):
+        """The run waits for an answer."""
+        await self.made.in_state(self.run_id, RunState.WAITING_INPUT)
+
     async def answer(self):
         """The person answers the card and reads that it was taken."""
         made = self.made
-        await made.until(lambda: made.instance.run(self.run_id).run.state is RunState.WAITING_INPUT)
+        await self.asked()
         self.card = next(one for one in made.instance.messages(self.thread) if one.kind is MessageKind.CARD)
         button = next(one for one in self.card.components if "blue" in one.label)
         self.click = made.instance.use_component(made.ada, self.card.id, button.id).interaction

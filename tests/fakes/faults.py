@@ -166,6 +166,15 @@ class FrameFault:
     play: object = field(repr=False)
 
 
+def passed():
+    """Nothing happens to the frame; it only counts."""
+
+    async def play(frame, sender):
+        await sender.write(frame.raw)
+
+    return FrameFault("passed", play)
+
+
 def doubled():
     """The frame comes twice."""
 

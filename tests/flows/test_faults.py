@@ -8,7 +8,7 @@ import asyncio
 
 import pytest
 
-from bothy_hermes import bothy_socket, run_cards
+from bothy_hermes import bothy_gateway, bothy_socket, run_cards
 from tests.fakes import faults
 from tests.fakes.fault_kit import ATTEMPT_SECONDS, TOLD, Everything, Story, faulty_world, left_over
 
@@ -84,15 +84,25 @@ OUTBOX_CALLS = (
 def _short_waits(monkeypatch):
     """A handshake is given up like any attempt; how long a card may be on its way is another subject."""
     monkeypatch.setattr(bothy_socket, "OPEN_TIMEOUT_SECONDS", ATTEMPT_SECONDS)
+    monkeypatch.setattr(bothy_gateway, "GREETING_SECONDS", ATTEMPT_SECONDS)
     monkeypatch.setattr(run_cards, "DELIVERY_SECONDS", 1e6)
 
 
-def tell(tmp_path, disturb, check=None, **options):
-    """Tell the whole story with faults; returns what people saw at its end."""
+def tell(tmp_path, disturb, check=None, *, provoked=frozenset(), **options):
+    """Tell the whole story with faults; returns what people saw at its end.
+
+    Args:
+        tmp_path: Where the world lives.
+        disturb: Told the proxy before the story begins.
+        check: Told the world after its end.
+        provoked: Violations that the faults bring about.
+        options: Of the world.
+    """
     turn = Everything()
 
     async def scenario():
         async with faulty_world(tmp_path, turn.runtime, **options) as made:
+            made.provoked = provoked
             disturb(made.proxy)
             story = Story(made, turn)
             await story.all()
@@ -178,7 +188,8 @@ def test_a_run_token_that_has_expired_is_renewed_for_each_call(tmp_path):
     expired = faults.answer(401, "token_expired")
 
     def check(made):
-        assert len(made.proxy.named("renewRunToken")) == len(PATIENT_CALLS)
+        renewals = len(made.proxy.named("renewRunToken"))
+        assert len(PATIENT_CALLS) - 4 <= renewals <= len(PATIENT_CALLS), "calls side by side share one"
 
     assert tell(tmp_path, on_each(PATIENT_CALLS, expired), check, attempt=PATIENCE) == TOLD
 
@@ -310,6 +321,135 @@ def test_an_adapter_starts_through_all_of_it(tmp_path, operation):
             await story.answer()
             await story.write()
             await made.until(lambda: made.proxy.unused == [])
+            return story.told()
+
+    assert asyncio.run(scenario()) == TOLD
+
+
+# Frames ------------------------------------------------------------------------------------------------
+
+BROKEN_FRAMES = (
+    faults.dropped(),
+    faults.truncated(),
+    faults.garbled(),
+    faults.torn(),
+    faults.passed_and_torn(),
+)
+ODD_FRAMES = (faults.doubled(), faults.late(0.2))
+NOT_UNDERSTOOD = frozenset({"gateway: a frame that is not understood"})
+"""What the server says of half a text: the fault's fault."""
+
+
+def test_a_frame_each_of_events_and_acks_is_seen(tmp_path):
+    """The three events of the story, each acked once: what the tables below count on."""
+
+    def check(made):
+        assert made.proxy.frames.count(("server", "event")) == 3
+        assert made.proxy.frames.count(("adapter", "ack")) == 3
+
+    assert tell(tmp_path, lambda _proxy: None, check, attempt=PATIENCE) == TOLD
+
+
+@pytest.mark.parametrize("fault", BROKEN_FRAMES, ids=lambda fault: fault.name)
+@pytest.mark.parametrize("op", ["event", "ack"])
+def test_a_lost_event_or_ack_is_made_good_by_the_next_delivery(tmp_path, op, fault):
+    """Each event of the story is lost once, or its ack is: what it asks for is done once."""
+
+    came = (op, fault.name) == ("ack", "passed and torn")
+
+    def disturb(proxy):
+        proxy.on_frame(op, *([fault] if came else [fault, faults.passed()]) * 3)
+
+    provoked = NOT_UNDERSTOOD if (op, fault.name) == ("ack", "garbled") else frozenset()
+    assert tell(tmp_path, disturb, provoked=provoked) == TOLD
+
+
+@pytest.mark.parametrize("fault", ODD_FRAMES, ids=lambda fault: fault.name)
+@pytest.mark.parametrize("op", ["event", "ack"])
+def test_an_odd_frame_is_a_frame(tmp_path, op, fault):
+    """Twice or late: it is taken once."""
+    assert tell(tmp_path, lambda proxy: proxy.on_frame(op, *[fault] * 3)) == TOLD
+
+
+SECOND_IDENTIFY = frozenset({"gateway: a second identify"})
+
+
+@pytest.mark.parametrize("op", ["hello", "identify", "ready"])
+def test_a_greeting_is_tried_until_it_succeeds(tmp_path, op):
+    """Whatever breaks in it, the adapter connects again and does what waited for it."""
+    turn = Everything()
+
+    async def scenario():
+        async with faulty_world(tmp_path, turn.runtime, start=False) as made:
+            if op == "identify":
+                made.provoked = NOT_UNDERSTOOD | SECOND_IDENTIFY
+            made.proxy.on_frame(op, *BROKEN_FRAMES, faults.doubled())
+            story = Story(made, turn)
+            story.begin()
+            await made.start_adapter()
+            await story.answer()
+            await story.write()
+            await made.until(lambda: made.proxy.unused == [])
+            return story.told()
+
+    assert asyncio.run(scenario()) == TOLD
+
+
+# Connections -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def _quick_pings(monkeypatch):
+    """A dead connection is noticed soon."""
+    monkeypatch.setattr(bothy_socket, "PING_SECONDS", 0.2)
+
+
+@pytest.mark.parametrize("moment", ["before the message", "before the click", "before the text"])
+@pytest.mark.usefixtures("_quick_pings")
+def test_a_network_that_swallows_everything_is_left_and_tried_again(tmp_path, moment):
+    """Nobody ends the dead connections: the adapter notices, and nothing of the silence is lost."""
+    turn = Everything()
+
+    async def scenario():
+        async with faulty_world(tmp_path, turn.runtime) as made:
+            story = Story(made, turn)
+
+            def hush_at(this):
+                if moment == this:
+                    made.proxy.silence()
+                    asyncio.get_running_loop().call_later(1.0, made.proxy.heal)
+
+            hush_at("before the message")
+            story.begin()
+            if moment == "before the click":
+                await story.asked()
+            hush_at("before the click")
+            await story.answer()
+            hush_at("before the text")
+            await story.write()
+            assert len(made.proxy.named("openGateway")) >= 2
+            return story.told()
+
+    assert asyncio.run(scenario()) == TOLD
+
+
+@pytest.mark.parametrize("interval", [0.05, 0.2])
+def test_a_network_that_breaks_again_and_again_only_slows_a_run_down(tmp_path, interval):
+    """Every connection is reset every few moments, whatever is on it."""
+    turn = Everything()
+
+    async def scenario():
+        async with faulty_world(tmp_path, turn.runtime) as made:
+            story = Story(made, turn)
+
+            async def break_it():
+                for _ in range(int(2 / interval)):
+                    made.proxy.tear()
+                    await asyncio.sleep(interval)
+
+            breaking = asyncio.create_task(break_it())
+            await story.all()
+            breaking.cancel()
             return story.told()
 
     assert asyncio.run(scenario()) == TOLD
