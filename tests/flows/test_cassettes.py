@@ -17,6 +17,9 @@ from tests.recording import CASSETTES
 
 SECONDS = 20.0
 
+SESSION = "<session 1>"
+"""The Hermes session of every cassette, by its name there."""
+
 INTERVAL_MS = 20
 """Between two updates of the live box; a person's eye is not in the test."""
 
@@ -51,7 +54,8 @@ def play(name, state, server, text="hello"):
         entry.register(registered)
         keys = adapter_keys_of(server) | {"adapter.run_update_min_interval": INTERVAL_MS / 1000}
         adapter = registered.factory(SimpleNamespace(extra=keys))
-        adapter.gateway_runner = SimpleNamespace(_startup_restore_in_progress=False, _busy_input_mode="steer")
+        adapter.gateway_runner = hermes.Runner()
+        adapter.gateway_runner.rows[SESSION] = {"id": SESSION, "title": "A greeting", "title_source": "llm"}
         Replay(name, state, registered.hooks, adapter)
         assert await adapter.connect()
         try:
@@ -89,6 +93,7 @@ def test_a_plain_turn(state, server):
     assert texts(messages, "answer") == ["[script] good morning"]
     assert texts(messages, "interim") == []
     assert view.document.steps == ()
+    assert server.instance.thread(view.run.thread_id).title == "A greeting"
 
 
 def test_a_turn_with_a_tool(state, server):
