@@ -195,4 +195,6 @@ class Handler:
 
 
 async def _drain(outbox: RunOutbox) -> None:
-    await outbox.drain()
+    """Send everything, also what was stored behind the run's end."""
+    while await outbox.drain():
+        pass

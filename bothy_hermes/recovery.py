@@ -51,6 +51,7 @@ class Recovery:
 
     async def recover(self) -> None:
         """Do all steps, once."""
+        await self._answer_late_clicks()
         await self._send_what_is_owed()
         listed = await self._listed()
         for entry in await self._services.store.open_entries():
@@ -62,6 +63,19 @@ class Recovery:
         for listed in (await self._listed()).values():
             if listed.run.state in (RunState.RUNNING, RunState.WAITING_INPUT) and self._is_lost(listed):
                 await self._end(listed.run.id)
+
+    async def _answer_late_clicks(self) -> None:
+        """Answer what people clicked and the last process did not answer.
+
+        Before anything ends: once a run has ended by our own word, no token is to be had for its answers.
+        """
+        store = self._services.store
+        for entry in await store.open_entries():
+            if entry.run_id is None or entry.subject_id is None:
+                continue
+            text = NOT_WAITING if await store.claim_of(entry.subject_id) is None else UNCERTAIN
+            response = response_call(entry.run_id, entry.subject_id, failed(text))
+            await store.move_entry(entry.event_id, EntryState.DONE, [response])
 
     async def _send_what_is_owed(self) -> None:
         store = self._services.store
@@ -81,12 +95,7 @@ class Recovery:
 
     async def _recover_entry(self, entry: InboxEntry, listed: ListedRun | None) -> None:
         store = self._services.store
-        if entry.run_id is None:
-            return
-        if entry.subject_id is not None:
-            await self._answer_late(entry, entry.run_id, entry.subject_id)
-            return
-        if self._handler.knows(entry.run_id):
+        if entry.run_id is None or self._handler.knows(entry.run_id):
             return
         if listed is None:
             await self._close(entry)
@@ -99,13 +108,6 @@ class Recovery:
             await store.forget_entry(entry.event_id)
         else:
             await self._end(entry.run_id, entry)
-
-    async def _answer_late(self, entry: InboxEntry, run_id: UUID, interaction_id: UUID) -> None:
-        """A person's click that the last process took and did not answer."""
-        claimed = await self._services.store.claim_of(interaction_id) is not None
-        response = response_call(run_id, interaction_id, failed(UNCERTAIN if claimed else NOT_WAITING))
-        await self._services.store.move_entry(entry.event_id, EntryState.DONE, [response])
-        self._handler.send_leftovers(run_id, None)
 
     async def _close(self, entry: InboxEntry) -> None:
         """The server has no such run any more: nothing is left to do for its event."""
