@@ -58,6 +58,7 @@ class Presence:
         self._started = core.clock.monotonic()
         self._alive: dict[str, float] = {}
         self._gone: dict[str, float] = {}
+        self._replaced: dict[UUID, datetime] = {}
         self.links: dict[str, Link] = {}
 
     def silent_for(self, consumer: str) -> float:
@@ -86,6 +87,8 @@ class Presence:
         )
         with self._state.unit():
             replaced = self.links.pop(link.consumer, None)
+            if replaced is not None:
+                self._replaced[replaced.adapter_id] = replaced.seen_at
             self.links[link.consumer] = link
             self._gone.pop(link.consumer, None)
             self._alive[link.consumer] = self._core.clock.monotonic()
@@ -136,6 +139,7 @@ class Presence:
             return None
         seen = [one.seen_at for one in self._state.consumers.all() if one.adapter_id == adapter_id]
         seen += [link.seen_at for link in self.links.values() if link.adapter_id == adapter_id]
+        seen += [self._replaced[adapter_id]] if adapter_id in self._replaced else []
         return max(seen, default=None)
 
     def _see(self, consumer: str, adapter_id: UUID | None, seen_at: datetime | None = None) -> ConsumerRecord:
