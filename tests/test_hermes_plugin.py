@@ -1,6 +1,7 @@
 """The platform as Hermes sees it."""
 
 import asyncio
+import contextlib
 import importlib
 import inspect
 import sys
@@ -11,7 +12,8 @@ import pytest
 
 from bothy_hermes.defaults import CONTROL_SENDER
 from bothy_hermes.errors import ConfigError, GatewayRefused, StateLocked
-from bothy_hermes.runtime import BusyMode, TurnOutcome, TurnRequest
+from bothy_hermes.hermes_control import Command
+from bothy_hermes.runtime import BusyMode, PromptKind, TurnOutcome, TurnRequest
 from tests.fakes import hermes
 from tests.fakes.clock import settle
 from tests.fakes.turn_events import RecordedEvents
@@ -19,6 +21,7 @@ from tests.fakes.turn_events import RecordedEvents
 RUN, THREAD, CHANNEL, PERSON, MESSAGE = (UUID(int=number) for number in range(1, 6))
 REQUEST = TurnRequest(RUN, THREAD, CHANNEL, PERSON, "Ada", MESSAGE, "/new what time is it?", "In a channel.")
 KEY = f"agent:main:bothy:dm:{CHANNEL}:{THREAD}"
+METADATA = {"thread_id": str(THREAD)}
 IDS = {"platform": "bothy", "session_id": "s", "task_id": "s", "turn_id": "t"}
 
 
@@ -54,7 +57,8 @@ class Stage:
         self.state = hermes.installed(monkeypatch, without=without)
         if base is not None:
             self.state.modules["gateway.platforms.base"].BasePlatformAdapter = base
-        monkeypatch.delitem(sys.modules, "bothy_hermes.hermes_plugin", raising=False)
+        for room in ("hermes_plugin", "hermes_asks", "hermes_files"):  # they look at Hermes when loaded
+            monkeypatch.delitem(sys.modules, f"bothy_hermes.{room}", raising=False)
         self.module = importlib.import_module("bothy_hermes.hermes_plugin")
         monkeypatch.setattr(self.module, "AdapterLoop", Loop)
         Loop.built = ()
@@ -72,9 +76,7 @@ class Stage:
     def open(self):
         """Have Hermes build the platform."""
         self.platform = self.module.ServerPlatform(SimpleNamespace(extra=self.extra), "bothy")
-        self.platform.gateway_runner = SimpleNamespace(
-            _startup_restore_in_progress=False, _busy_input_mode="steer"
-        )
+        self.platform.gateway_runner = hermes.Runner()
         return self.platform
 
     async def connected(self):
@@ -277,7 +279,7 @@ class TestTurn:
 
             async def hermes_turn(event):
                 made.state.in_thread(THREAD)
-                metadata = {"thread_id": str(THREAD)}
+                metadata = METADATA
                 await platform.on_processing_start(event)
                 platform.hear("pre_llm_call", IDS)
                 platform.set_status_text(str(CHANNEL), "is running ls…")
@@ -333,23 +335,35 @@ class TestTurn:
 
         play(scene())
 
-    def test_the_stop_goes_first_and_the_questions_after_it(self, stage):
-        """The other order lets the model answer once more."""
+    @pytest.mark.parametrize(
+        ("command", "reference", "text"),
+        [
+            (Command.STOP, None, "/stop"),
+            (Command.NEW, None, "/new"),
+            (Command.RESUME, "20261130_1", "/resume 20261130_1 --all"),
+        ],
+    )
+    def test_a_command_of_ours_goes_into_the_turns_thread(self, stage, command, reference, text):
+        """Internal, from the control sender, known by its message."""
+
+        async def scene():
+            platform = await stage().connected()
+            await platform.command(REQUEST, command, "m-9", reference)
+            event = platform.handled[0]
+            assert (event.text, event.internal, event.message_id) == (text, True, "m-9")
+            assert (event.source.user_id, event.source.thread_id) == (CONTROL_SENDER, str(THREAD))
+            await platform.disconnect()
+
+        play(scene())
+
+    def test_what_a_turn_waits_for_is_released_by_the_sessions_key(self, stage):
+        """The key is Hermes' own."""
 
         async def scene():
             made = stage()
             platform = await made.connected()
             made.state.clarifies = [SimpleNamespace(clarify_id="c-1", session_key=KEY)]
-
-            async def stopping(event):
-                assert made.state.resolved == []
-                assert (event.text, event.internal) == ("/stop", True)
-                assert (event.source.user_id, event.message_id) == (CONTROL_SENDER, "m-9")
-                assert event.source.thread_id == str(THREAD)
-
-            platform.on_handle = stopping
-            await platform.stop(platform.turn_event(REQUEST), "m-9")
-            assert len(platform.handled) == 1
+            platform.release_prompts(REQUEST)
             assert made.state.resolved == [("clarify", "c-1", "")]
             await platform.disconnect()
 
@@ -361,10 +375,9 @@ class TestTurn:
 
         async def scene():
             platform = await stage(base=base).connected()
-            event = platform.turn_event(REQUEST)
-            assert not platform.is_busy(event)
+            assert not platform.is_busy(REQUEST)
             platform._active_sessions[KEY] = object()
-            assert platform.is_busy(event)
+            assert platform.is_busy(REQUEST)
             await platform.disconnect()
 
         play(scene())
@@ -396,15 +409,31 @@ class TestTurn:
         play(scene())
 
 
+@contextlib.asynccontextmanager
+async def at_work(made):
+    """A platform with a turn at work in the thread; yields it and who is told."""
+    platform = await made.connected()
+    told = RecordedEvents()
+    task = asyncio.ensure_future(platform._bothy.start_turn(REQUEST, told))
+    await settle()
+    made.state.in_thread(THREAD)
+    platform.hear("pre_llm_call", IDS)
+    await settle()
+    told.heard.clear()
+    try:
+        yield platform, told
+    finally:
+        task.cancel()
+        await platform.disconnect()
+
+
 class TestFiles:
     """Version 1 carries none out."""
 
-    def test_links_and_paths_stay_in_the_text(self, stage):
-        """Hermes would cut them out and send files that nobody gets."""
-        platform = stage().open()
-        text = "See ![a](https://x/a.png) and /tmp/report.md"
-        assert platform.extract_images(text) == ([], text)
-        assert platform.extract_local_files(text) == ([], text)
+    def test_links_to_images_stay_in_the_text(self, stage):
+        """Hermes would cut them out and send a file that nobody gets."""
+        text = "See ![a](https://x/a.png)"
+        assert stage().open().extract_images(text) == ([], text)
 
     @pytest.mark.parametrize(
         "name",
@@ -412,20 +441,40 @@ class TestFiles:
             "send_image",
             "send_animation",
             "send_image_file",
-            "send_multiple_images",
             "send_voice",
-            "play_tts",
             "send_video",
             "send_document",
         ],
     )
-    def test_a_file_is_dropped_and_counted(self, stage, name):
-        """As a success: a failure would be explained to people."""
+    def test_a_file_of_a_turn_is_taken_and_counted(self, stage, name):
+        """As a success: a failure would be explained to people by Hermes."""
+
+        async def scene():
+            async with at_work(stage()) as (platform, _):
+                result = await getattr(platform, name)(str(CHANNEL), "/tmp/x.pdf", metadata=METADATA)
+                assert result.success is True
+                assert platform._bothy.threads.dropped == {"file": 1}
+
+        play(scene())
+
+    @pytest.mark.parametrize("name", ["send_document", "send_image", "send_video"])
+    def test_a_file_for_nobody_was_not_delivered(self, stage, name):
+        """Whoever counts on it is told so."""
 
         async def scene():
             platform = await stage().connected()
-            result = await getattr(platform, name)("chat", "/tmp/x", caption="c", metadata={"thread_id": "t"})
-            assert result.success is True
+            result = await getattr(platform, name)("elsewhere", "/tmp/x.pdf", metadata=METADATA)
+            assert result.success is False
+            await platform.disconnect()
+
+        play(scene())
+
+    def test_a_spoken_answer_is_dropped(self, stage):
+        """Its text is sent as well."""
+
+        async def scene():
+            platform = await stage().connected()
+            assert (await platform.play_tts("c", "/tmp/x.ogg")).success is True
             assert platform._bothy.threads.dropped == {"file": 1}
             await platform.disconnect()
 
@@ -433,10 +482,10 @@ class TestFiles:
 
 
 class TestPrompts:
-    """Refused at once, by what Hermes calls in each version."""
+    """Shown in the run whose turn asks, refused where there is none."""
 
-    def test_a_question(self, stage):
-        """Answered with nothing."""
+    def test_a_question_without_a_run_is_answered_with_nothing(self, stage):
+        """Nobody can be asked."""
 
         async def scene():
             made = stage()
@@ -448,45 +497,65 @@ class TestPrompts:
 
         play(scene())
 
-    def test_an_approval_from_021_on(self, stage):
-        """The class has the method that makes Hermes ask here at all, and not the older one."""
+    def test_a_question_of_a_turn_is_a_card(self, stage):
+        """By Hermes' own ID; nothing is answered yet."""
 
         async def scene():
             made = stage()
+            async with at_work(made) as (platform, told):
+                sent = await platform.send_clarify(str(CHANNEL), "Which?", ["a"], "c-1", KEY, METADATA)
+                assert sent.success is True
+                prompt = told.of("card")[0]
+                assert (prompt.kind, prompt.hermes_id) == (PromptKind.CLARIFY, "c-1")
+                assert made.state.resolved == []
+
+        play(scene())
+
+    def test_a_question_that_cannot_be_stored_is_refused_and_shown(self, stage):
+        """A turn never hangs on a card that nobody sees."""
+
+        async def scene():
+            made = stage()
+            async with at_work(made) as (platform, told):
+                told.failing = True
+                made.state.clarifies = [SimpleNamespace(clarify_id="c-1", session_key=KEY)]
+                sent = await platform.send_clarify(str(CHANNEL), "Which?", None, "c-1", KEY, METADATA)
+                assert sent.success is True
+                assert made.state.resolved == [("clarify", "c-1", "")]
+                assert len(told.of("prompt")) == 1
+
+        play(scene())
+
+    @pytest.mark.parametrize("old", [False, True])
+    def test_leave_for_a_command_without_a_run_is_denied(self, stage, old):
+        """Hermes asks with a prompt object from 0.21 on, before that with arguments, never in both ways."""
+
+        async def scene():
+            made = stage(base=hermes.OldBasePlatformAdapter) if old else stage()
             platform = await made.connected()
             made.state.approvals = [
                 {"session_key": KEY, "request_id": "r", "command": "rm", "description": "d"}
             ]
-            prompt = SimpleNamespace(
-                session_key=KEY, command="rm", description="d", chat_id="c", metadata=None
-            )
-            assert "send_exec_approval" not in vars(made.module.ServerPlatform)
-            assert (await platform._send_exec_approval_prompt(prompt)).success is True
+            assert hasattr(platform, "send_exec_approval") is old
+            if old:
+                await platform.send_exec_approval("c", "rm", KEY, description="d", allow_session=True)
+            else:
+                prompt = SimpleNamespace(
+                    session_key=KEY,
+                    command="rm",
+                    description="d",
+                    chat_id="c",
+                    metadata=None,
+                    actions=[("Allow", "once", ""), ("Deny", "deny", "")],
+                )
+                await platform._send_exec_approval_prompt(prompt)
             assert made.state.resolved == [("approval", "r", "deny")]
             await platform.disconnect()
 
         play(scene())
 
-    def test_an_approval_before_021(self, stage):
-        """Hermes calls the method with arguments, more in 0.20 than in 0.19."""
-
-        async def scene():
-            made = stage(
-                base=hermes.OldBasePlatformAdapter, without=("tools.approval:list_gateway_approvals",)
-            )
-            platform = await made.connected()
-            made.state.approvals = [{"session_key": KEY, "request_id": "r"}]
-            sent = await platform.send_exec_approval(
-                "c", "rm", KEY, description="d", metadata=None, allow_permanent=True, allow_session=True
-            )
-            assert sent.success is True
-            assert made.state.resolved == [("approval", "r", "deny")]
-            await platform.disconnect()
-
-        play(scene())
-
-    def test_a_confirmation(self, stage):
-        """Cancelled."""
+    def test_a_confirmation_without_a_run_is_cancelled(self, stage):
+        """The command does not run."""
 
         async def scene():
             made = stage()
@@ -494,22 +563,6 @@ class TestPrompts:
             made.state.confirms = {KEY: "3"}
             assert (await platform.send_slash_confirm("c", "New", "Sure?", KEY, "3", None)).success is True
             assert made.state.resolved == [("confirm", "3", "cancel")]
-            await platform.disconnect()
-
-        play(scene())
-
-    def test_people_see_that_something_was_refused(self, stage):
-        """As a step of the turn at work in that thread."""
-
-        async def scene():
-            made = stage()
-            platform = await made.connected()
-            told = RecordedEvents()
-            task = asyncio.ensure_future(platform._bothy.start_turn(REQUEST, told))
-            await settle()
-            await platform.send_clarify(str(CHANNEL), "Which?", None, "c-1", KEY, {"thread_id": str(THREAD)})
-            assert told.of("prompt") == ["Question nobody could be asked: Which?"]
-            task.cancel()
             await platform.disconnect()
 
         play(scene())
