@@ -77,14 +77,9 @@ class World:
 
     def settings(self) -> Settings:
         """The adapter's configuration."""
+        server = self.server
         return load_settings(
-            {
-                "hermes_adapter.server_url": self.server.api_url,
-                "hermes_adapter.instance_id": str(self.server.instance_id),
-                "hermes_adapter.token_file": str(self.server.agent.token_file),
-                "adapter.run_update_min_interval": 0.05,
-            }
-            | self.keys
+            adapter_keys(server.api_url, server.instance_id, server.agent.token_file) | self.keys
         )
 
     def new_loop(self, settings: Settings) -> AdapterLoop:
@@ -152,6 +147,16 @@ class World:
         async with asyncio.timeout(PATIENCE):
             while not condition():  # noqa: ASYNC110  # the other side is a thread of its own
                 await asyncio.sleep(0.005)
+
+
+def adapter_keys(api_url: str, instance_id: object, token_file: object) -> dict[str, Any]:
+    """The configuration keys of an adapter of a test server."""
+    return {
+        "hermes_adapter.server_url": api_url,
+        "hermes_adapter.instance_id": str(instance_id),
+        "hermes_adapter.token_file": str(token_file),
+        "adapter.run_update_min_interval": 0.05,
+    }
 
 
 @contextlib.asynccontextmanager

@@ -20,7 +20,7 @@ from tests.fakes.fault_proxy import FaultProxy
 from tests.fakes.judged import Judge
 from tests.fakes.runtime import FakeRuntime
 
-ATTEMPT_SECONDS = 0.4
+ATTEMPT_SECONDS = 0.3
 """Longest time of one attempt of the adapter."""
 
 WHOLE_SECONDS = 0.06
@@ -94,7 +94,17 @@ class Everything:
         self.runtime.titles[SESSION] = "On colours"
         self.answers = []
         self.texts = []
-        self._news = asyncio.Event()
+        self.taken = asyncio.Event()
+        self._may_go_on = asyncio.Event()
+        self._may_go_on.set()
+
+    def hold(self):
+        """Have the turn wait where a person's act would let it go on."""
+        self._may_go_on.clear()
+
+    def go_on(self):
+        """Let it go on."""
+        self._may_go_on.set()
 
     async def script(self, _turn, events):
         """The turn."""
@@ -106,7 +116,9 @@ class Everything:
         self.runtime.waiting[QUESTION.hermes_id] = waiting
         await events.on_card(QUESTION)
         self.answers.append(await waiting)
-        await self._news.wait()
+        await self._may_go_on.wait()
+        await self.taken.wait()
+        await self._may_go_on.wait()
         for message_id, _ in self.texts:
             events.on_text_seen(message_id)
         events.on_usage(Usage("anthropic", "m", 10, 5, 3, None))
@@ -116,7 +128,7 @@ class Everything:
     async def steer(self, _run_id, text, message_id):
         """A text enters the turn."""
         self.texts.append((message_id, text))
-        self._news.set()
+        self.taken.set()
         return True
 
 

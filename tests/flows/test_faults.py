@@ -142,7 +142,16 @@ def test_a_call_is_made_until_it_is_answered_and_done_once(tmp_path, operation, 
     assert tell(tmp_path, lambda proxy: proxy.on(operation, *group), check) == TOLD
 
 
-@pytest.mark.parametrize("operation", PATIENT_CALLS)
+CORE_CALLS = ("startRun", "updateRun", "createMessage", "resumeRun", "finishRun")
+
+
+@pytest.mark.parametrize(
+    "operation",
+    [
+        *CORE_CALLS,
+        *(pytest.param(one, marks=pytest.mark.slow) for one in PATIENT_CALLS if one not in CORE_CALLS),
+    ],
+)
 def test_a_call_that_hangs_is_given_up_and_made_again(tmp_path, operation):
     """Before the server acted, after it did, and while the answer comes too slowly to ever end."""
     assert tell(tmp_path, lambda proxy: proxy.on(operation, *TOO_LONG)) == TOLD
