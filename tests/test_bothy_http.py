@@ -321,7 +321,7 @@ def test_recordings_are_played_back_from_many_threads(tmp_path):
     async def ask(url, workers, count):
         async with transport_to(url, workers=workers) as transport:
             return await asyncio.gather(
-                *(transport.send(request(f"/{number}"), timeout=5) for number in range(count))
+                *(transport.send(request(f"/{number}"), timeout=60) for number in range(count))
             )
 
     with HttpPeer() as peer:

@@ -256,7 +256,7 @@ def test_a_connection_that_breaks_off_is_lost():
 
 def test_we_leave_with_1000_whatever_happened():
     """By itself one version of the library says 1000 and another 1011 for an exception."""
-    codes = asyncio.Queue()
+    codes, opened = asyncio.Queue(), asyncio.Event()
 
     async def handler(connection):
         await connection.wait_closed()
@@ -264,6 +264,7 @@ def test_we_leave_with_1000_whatever_happened():
 
     async def leave(port, how):
         link = await connect(port)
+        opened.set()
         try:
             if how is KeyError:
                 raise KeyError("x")
@@ -276,8 +277,9 @@ def test_we_leave_with_1000_whatever_happened():
             with pytest.raises(KeyError):
                 await leave(port, KeyError)
             assert await codes.get() == 1000
+            opened.clear()
             task = asyncio.create_task(leave(port, None))
-            await asyncio.sleep(0.05)
+            await opened.wait()
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
