@@ -155,13 +155,14 @@ def test_a_run_keeps_its_consumer_for_a_minute(tmp_path):
 def test_a_run_that_was_acked_stays_with_its_consumer(tmp_path):
     with rig(tmp_path) as made:
         made.connect("first", ADAPTER)
-        made.say(made.thread())
+        posted = made.say(made.thread())
         ((_, event),) = made.deliver()
         made.ack(event, "first")
         made.disconnect("first")
         made.connect("second", OTHER)
         made.clock.move(3600)
         assert made.deliver() == []
+        assert made.instance.run(posted.run_id).run.consumer == "first"
 
 
 def test_without_another_consumer_the_first_gets_it_back(tmp_path):

@@ -101,6 +101,18 @@ def test_a_bad_message_is_a_violation(tmp_path, changes, code):
         assert len(made.instance.messages(job.thread_id)) == 1
 
 
+def test_a_reply_stays_in_its_thread(tmp_path):
+    with rig(tmp_path, clean=False) as made:
+        elsewhere = made.say(made.thread()).message.id
+        made.connect(max_active_runs=1)
+        made.take()
+        made.instance.cancel_run(made.ada.id, made.instance.message(elsewhere).run_id)
+        made.take()
+        job = made.running()
+        assert job.write(reply_to=str(elsewhere)).status == 422
+        assert job.write(reply_to=str(job.run.trigger_message_id)).status == 201
+
+
 def test_ten_components_are_taken(tmp_path):
     with rig(tmp_path) as made:
         job = made.running()
