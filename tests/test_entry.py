@@ -236,3 +236,35 @@ def test_every_argument_of_the_registration_is_one_that_hermes_knows():
     }
     assert set(registered().platforms[0]) <= known
     assert registered().platforms[0]["allow_update_command"] is False
+
+
+def test_a_half_imported_gateway_does_not_keep_the_plugin_from_loading():
+    """Hermes' main thread may be in the middle of its imports; whoever touches them then breaks."""
+    script = (
+        "import sys, types\n"
+        "class Half(types.ModuleType):\n"
+        "    def __getattr__(self, name):\n"
+        "        raise ImportError(f'{self.__name__} is being imported')\n"
+        "for name in ('gateway', 'gateway.run', 'gateway.config', 'gateway.platforms.base', 'hermes_cli'):\n"
+        "    sys.modules[name] = Half(name)\n"
+        "import bothy_hermes\n"
+        "told = []\n"
+        "ctx = types.SimpleNamespace(register_platform=lambda **one: told.append(one['name']),\n"
+        "                            register_hook=lambda name, _: told.append(name))\n"
+        "bothy_hermes.register(ctx)\n"
+        "from bothy_hermes.entry import HOOKS\n"
+        "assert told == ['bothy', *HOOKS], told\n"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True, cwd=PACKAGE.parent)
+
+
+def test_all_rooms_are_loaded_well_within_the_time_of_a_start():
+    """Hermes drops a plugin that takes ten seconds to load, and a platform that takes long to connect.
+
+    Measured is the processor's time, which other programs do not lengthen.
+    """
+    script = "import time, bothy_hermes.bothy_loop, bothy_hermes.hermes_turn; print(time.process_time())"
+    done = subprocess.run(
+        [sys.executable, "-c", script], check=True, capture_output=True, text=True, cwd=PACKAGE.parent
+    )
+    assert float(done.stdout) < 1.5
