@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import re
 import signal
 import stat
 import subprocess
@@ -135,6 +136,15 @@ def test_a_gateway_that_ends_during_the_run_is_said(agent_does):
     agent_does(dies)
     with pytest.raises(StartFailed, match="ended by itself"):
         demo()
+
+
+def test_without_a_message_it_shows_the_page_and_stays_until_the_end(agent_does):
+    """The address has the login token, so that a click is enough; here the gateway's death is the end."""
+    agent_does(lambda _agent, world: world.gateway.stop())
+    out = io.StringIO()
+    with pytest.raises(StartFailed, match="ended by itself"):
+        run_demo(None, as_json=False, keep=None, out=out, clock=system_clock())
+    assert re.search(r"Open http://127\.0\.0\.1:\d+/#token=\S+ and write", out.getvalue())
 
 
 def test_everything_is_deleted_unless_it_is_to_be_kept(agent_does, tmp_path, monkeypatch):
