@@ -20,7 +20,7 @@ from .cards import WITHDRAWN, Answer, CardState, answer_of, answer_of_text, buil
 from .defaults import LOGGER_NAME
 from .errors import BothyError, ProblemAnswer, RunEnded
 from .live_box import LiveBox
-from .run_calls import CARD_KEY, await_call, followup_call, message_call, response_call
+from .run_calls import CARD_KEY, await_call, close_call, followup_call, message_call, response_call
 from .run_outbox import RunOutbox
 from .run_patches import Patcher
 from .runtime import Prompt, PromptEnd, PromptKind
@@ -40,6 +40,7 @@ from .wire import CreateMessage, InteractionResponse, ResumeRun, Run
 from .wire_events import Interaction
 from .wire_operations import AWAIT_RUN_INPUT, CREATE_MESSAGE
 from .wire_words import (
+    CloseReason,
     FollowupState,
     InteractionStatus,
     MessageKind,
@@ -175,7 +176,7 @@ class RunCards:
         if card is None:
             return
         card.settled.set()
-        if call.operation == CREATE_MESSAGE.name and card.state is CardState.OPEN:
+        if card.state is CardState.OPEN:
             self._spawn(self._withdraw(card, f"the server refused it: {word}"))
 
     # People answer --------------------------------------------------------------------------------
@@ -300,7 +301,11 @@ class RunCards:
     async def _withdraw(self, card: _Card, why: str) -> None:
         card.move(CardState.CLOSED)
         card.settled.set()
-        await self._services.store.record(CardGone(card.card_id))
+        changes: list[Change] = [CardGone(card.card_id)]
+        stored = await self._services.store.card(card.card_id)
+        if stored is not None and stored.message_id is not None:
+            changes.append(close_call(self._run.id, stored.message_id, CloseReason.EXPIRED))
+        await self._outbox.put(*changes)
         await self._services.runtime.answer_prompt(card.prompt, WITHDRAWN[card.prompt.kind])
         self._show_wait()
         self._box.note(f"A question of the agent was not shown ({why}).")

@@ -1,0 +1,223 @@
+"""One run's cards without a server: what is stored, what Hermes hears, what people could still use."""
+
+import asyncio
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from uuid import UUID
+
+from bothy_hermes.actual_mode import determine
+from bothy_hermes.errors import ProblemAnswer
+from bothy_hermes.live_box import LiveBox
+from bothy_hermes.proof import Proof
+from bothy_hermes.run_cards import DELIVERY_SECONDS, RunCards
+from bothy_hermes.run_outbox import RunOutbox
+from bothy_hermes.runtime import Prompt, PromptEnd, PromptKind, ResolvedCredential
+from bothy_hermes.store import Store
+from bothy_hermes.wire_words import BillingMode, KeyType, ToolClass
+from tests.fakes.clock import FakeClock
+from tests.fakes.runtime import FakeRuntime
+
+RUN = UUID("0192f4a0-7b1c-7000-8000-0000000000aa")
+QUESTION = Prompt(PromptKind.CLARIFY, "c1", "k", "Which colour?", ("red", "blue"))
+LATER_QUESTION = Prompt(PromptKind.CLARIFY, "c2", "k", "Which size?", ("small", "large"))
+APPROVAL = Prompt(PromptKind.APPROVAL, "a1", "k", "danger", ("once", "deny"), command="rm -rf build")
+
+
+@dataclass
+class Server:
+    """Takes a card's calls; operations in `refusals` are refused, in `silent` never answered."""
+
+    taken: list = field(default_factory=list)
+    refusals: dict = field(default_factory=dict)
+    silent: set = field(default_factory=set)
+
+    async def _take(self, operation):
+        if operation in self.silent:
+            await asyncio.get_running_loop().create_future()
+        if operation in self.refusals:
+            raise self.refusals[operation]
+        self.taken.append(operation)
+
+    async def create_message(self, _run_id, _auth, _body):
+        await self._take("createMessage")
+        return SimpleNamespace(id=UUID(int=len(self.taken)), components=())
+
+    async def await_run_input(self, _run_id, _auth, _body):
+        await self._take("awaitRunInput")
+
+    async def resume_run(self, _run_id, _auth, body):
+        await self._take(f"resumeRun {body.cause}")
+
+    async def close_card(self, _message_id, _auth, body):
+        await self._take(f"closeCard {body.reason}")
+
+
+class Prover:
+    async def now(self):
+        return Proof(determine(ResolvedCredential("anthropic", KeyType.API_KEY)), ToolClass.CHAT)
+
+
+class Ground:
+    """A run's cards on a real store, with everything else in hand."""
+
+    def __init__(self, store, clock, server):
+        self.clock, self.server, self.store = clock, server, store
+        self.runtime = FakeRuntime()
+        self.tasks = []
+        self.ended = []
+        services = SimpleNamespace(
+            store=store,
+            api=server,
+            runtime=self.runtime,
+            prover=Prover(),
+            clock=clock.clock,
+            limits=lambda: SimpleNamespace(max_content_bytes=262_144),
+        )
+        run = SimpleNamespace(id=RUN, billing_mode=BillingMode.ORGANIZATION, tool_class=ToolClass.HOST)
+        self.outbox = RunOutbox(server, store, RUN, None, entry_id=None, events=self, clock=clock.clock)
+        self.box = LiveBox(clock.clock.now, lambda: "s")
+        self.cards = RunCards(
+            services,
+            run,
+            None,
+            self.outbox,
+            box=self.box,
+            patcher=SimpleNamespace(poke=lambda: None),
+            spawn=lambda what: self.tasks.append(asyncio.ensure_future(what)),
+            end_run=self.ended.append,
+        )
+
+    async def before(self, _call):
+        return None
+
+    def done(self, call):
+        self.cards.done(call)
+
+    def refused(self, call, word):
+        self.cards.refused(call, word)
+
+    async def wait(self, prompt):
+        """Hermes waits for a prompt."""
+        self.runtime.waiting[prompt.hermes_id] = asyncio.get_running_loop().create_future()
+        return await self.cards.show(prompt)
+
+
+def scenario(tmp_path, steps, **server):
+    async def run():
+        clock = FakeClock()
+        store = await Store.open(tmp_path, clock.clock)
+        ground = Ground(store, clock, Server(**server))
+        sending = asyncio.ensure_future(ground.outbox.run())
+        try:
+            await steps(ground)
+        finally:
+            for task in (*ground.tasks, sending):
+                task.cancel()
+            await asyncio.gather(*ground.tasks, sending, return_exceptions=True)
+            await store.close()
+
+    asyncio.run(run())
+
+
+async def until(condition):
+    async with asyncio.timeout(5):
+        while not condition():  # noqa: ASYNC110  # the store's thread answers when it answers
+            await asyncio.sleep(0.001)
+
+
+def test_a_card_is_posted_and_then_waited_on(tmp_path):
+    async def steps(ground):
+        await ground.wait(QUESTION)
+        await until(lambda: ground.server.taken == ["createMessage", "awaitRunInput"])
+        assert "Which colour?" in ground.box.content.status_line
+
+    scenario(tmp_path, steps)
+
+
+def test_a_wait_that_the_server_refuses_leaves_nothing_usable(tmp_path):
+    """Nobody would resume a run for its click: the card is closed and Hermes hears that nobody answered."""
+
+    async def steps(ground):
+        await ground.wait(QUESTION)
+        future = ground.runtime.waiting["c1"]
+        await until(lambda: "closeCard expired" in ground.server.taken)
+        assert await asyncio.wait_for(future, 5) == ""
+        assert await ground.store.cards(RUN) == []
+
+    scenario(tmp_path, steps, refusals={"awaitRunInput": ProblemAnswer("awaitRunInput", 409, "card_closed")})
+
+
+def test_a_card_that_the_server_refuses_is_no_approval(tmp_path):
+    async def steps(ground):
+        await ground.wait(APPROVAL)
+        assert await asyncio.wait_for(ground.runtime.waiting["a1"], 5) == "deny"
+        assert ground.server.taken == []
+
+    scenario(
+        tmp_path, steps, refusals={"createMessage": ProblemAnswer("createMessage", 422, "component_invalid")}
+    )
+
+
+def test_a_card_that_does_not_arrive_in_time_is_withdrawn_and_not_before(tmp_path):
+    async def steps(ground):
+        await ground.wait(APPROVAL)
+        future = ground.runtime.waiting["a1"]
+        await ground.clock.advance(DELIVERY_SECONDS - 1)
+        await asyncio.sleep(0.05)
+        assert not future.done()
+        await ground.clock.advance(1)
+        assert await asyncio.wait_for(future, 5) == "deny"
+
+    scenario(tmp_path, steps, silent={"createMessage"})
+
+
+def test_an_expired_prompt_ends_its_wait(tmp_path):
+    async def steps(ground):
+        await ground.wait(QUESTION)
+        await until(lambda: "awaitRunInput" in ground.server.taken)
+        ground.cards.over(QUESTION, PromptEnd.EXPIRED)
+        await until(lambda: "resumeRun prompt_expired" in ground.server.taken)
+        await asyncio.gather(*ground.tasks[-1:])
+        assert await ground.store.cards(RUN) == []
+        assert ground.box.content.status_line is None
+
+    scenario(tmp_path, steps)
+
+
+def test_a_text_means_the_only_card_or_the_oldest_question(tmp_path):
+    async def steps(ground):
+        assert ground.cards.for_text() is None
+        await ground.wait(APPROVAL)
+        assert ground.cards.for_text() is None, "nobody could have seen it yet"
+        await until(lambda: ground.cards.for_text() is APPROVAL)
+        await ground.wait(QUESTION)
+        await until(lambda: ground.cards.for_text() is QUESTION)
+        await ground.wait(LATER_QUESTION)
+        await until(lambda: ground.server.taken.count("awaitRunInput") == 3)
+        assert ground.cards.for_text() is QUESTION
+
+    scenario(tmp_path, steps)
+
+
+def test_two_approvals_take_no_text(tmp_path):
+    other = Prompt(PromptKind.APPROVAL, "a2", "k", "danger", ("once", "deny"), command="make")
+
+    async def steps(ground):
+        await ground.wait(APPROVAL)
+        await ground.wait(other)
+        await until(lambda: all(card.settled.is_set() for card in ground.cards._cards.values()))
+        assert ground.cards.for_text() is None
+
+    scenario(tmp_path, steps)
+
+
+def test_the_end_of_a_turn_closes_what_still_waits(tmp_path):
+    async def steps(ground):
+        await ground.wait(QUESTION)
+        await until(lambda: "awaitRunInput" in ground.server.taken)
+        await asyncio.wait_for(ground.cards.close_open(), 5)
+        assert "resumeRun prompt_expired" in ground.server.taken
+        ground.cards.over(QUESTION, PromptEnd.EXPIRED)  # a late word about it changes nothing
+        assert ground.server.taken.count("resumeRun prompt_expired") == 1
+
+    scenario(tmp_path, steps)
