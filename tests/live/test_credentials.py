@@ -111,25 +111,38 @@ def with_(**more):
         ),
         ({"model": SERVER | {"api_key": "some-key-1234"}}, [], False, "organization"),
         (ANTHROPIC, [f"ANTHROPIC_TOKEN={LOGIN}"], False, "personal"),
-        (ANTHROPIC, [f"CLAUDE_CODE_OAUTH_TOKEN={LOGIN}"], False, "personal"),
+        pytest.param(
+            ANTHROPIC, [f"CLAUDE_CODE_OAUTH_TOKEN={LOGIN}"], False, "personal", marks=pytest.mark.slow
+        ),
         (ANTHROPIC, [f"ANTHROPIC_API_KEY={LOGIN}"], False, "personal"),
         (ANTHROPIC, [f"ANTHROPIC_API_KEY={KEY}", f"ANTHROPIC_TOKEN={LOGIN}"], False, "personal"),
         (ANTHROPIC, [], True, "personal"),
         (with_(auth={"adopt_external_logins": False}), [], True, None),
         (ANTHROPIC, [], False, None),
-        (ANTHROPIC, ["ANTHROPIC_API_KEY="], False, None),
-        (ANTHROPIC, ["ANTHROPIC_API_KEY=your_api_key_here"], False, None),
+        pytest.param(ANTHROPIC, ["ANTHROPIC_API_KEY="], False, None, marks=pytest.mark.slow),
+        pytest.param(ANTHROPIC, ["ANTHROPIC_API_KEY=your_api_key_here"], False, None, marks=pytest.mark.slow),
         ({"model": SERVER}, [], False, None),
-        (
+        pytest.param(
             {"model": {"provider": "bedrock", "default": "m"}},
             ["AWS_ACCESS_KEY_ID=abcdefgh", "AWS_SECRET_ACCESS_KEY=abcdefgh"],
             False,
             None,
+            marks=pytest.mark.slow,
         ),
-        ({"model": {"provider": "copilot", "default": "m"}}, ["GITHUB_TOKEN=gho_abcdefgh"], False, None),
-        ({"model": {"provider": "copilot-acp", "default": "m"}}, [], False, None),
-        ({"model": {"provider": "nous", "default": "m"}}, [], False, None),
-        (
+        pytest.param(
+            {"model": {"provider": "copilot", "default": "m"}},
+            ["GITHUB_TOKEN=gho_abcdefgh"],
+            False,
+            None,
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            {"model": {"provider": "copilot-acp", "default": "m"}}, [], False, None, marks=pytest.mark.slow
+        ),
+        pytest.param(
+            {"model": {"provider": "nous", "default": "m"}}, [], False, None, marks=pytest.mark.slow
+        ),
+        pytest.param(
             {
                 "model": {"provider": "mine", "default": "m"},
                 "providers": {"mine": {"base_url": "http://127.0.0.1:9/v1", "key_cmd": "echo abcdefgh"}},
@@ -137,12 +150,14 @@ def with_(**more):
             [],
             False,
             None,
+            marks=pytest.mark.slow,
         ),
-        (
+        pytest.param(
             with_(fallback_model={"provider": "openrouter", "model": "m"}),
             [f"ANTHROPIC_API_KEY={KEY}"],
             False,
             None,
+            marks=pytest.mark.slow,
         ),
         (
             with_(fallback_providers=[{"provider": "openrouter", "model": "m"}]),
@@ -193,8 +208,10 @@ def test_a_pool_with_both_kinds_is_unknown_and_named(profile):
     ("config", "there", "gone"),
     [
         ({"platform_toolsets": {"bothy": ["clarify", "todo"]}}, {"clarify", "todo"}, {"terminal", "tracker"}),
-        ({"platform_toolsets": {"bothy": []}}, set(), {"clarify", "terminal"}),
-        ({}, {"hermes-bothy"}, {"tracker"}),
+        pytest.param(
+            {"platform_toolsets": {"bothy": []}}, set(), {"clarify", "terminal"}, marks=pytest.mark.slow
+        ),
+        pytest.param({}, {"hermes-bothy"}, {"tracker"}, marks=pytest.mark.slow),
         (
             {
                 "platform_toolsets": {"bothy": ["clarify"]},
@@ -211,13 +228,14 @@ def test_a_pool_with_both_kinds_is_unknown_and_named(profile):
             {"clarify"},
             {"tracker", "no_mcp"},
         ),
-        (
+        pytest.param(
             {
                 "platform_toolsets": {"bothy": ["clarify", "terminal"]},
                 "agent": {"disabled_toolsets": ["terminal"]},
             },
             {"clarify"},
             {"terminal"},
+            marks=pytest.mark.slow,
         ),
     ],
 )
