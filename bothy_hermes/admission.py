@@ -14,7 +14,7 @@ from uuid import UUID
 from .bothy_gateway import Delivery
 from .bothy_keys import KeyRing
 from .defaults import LOGGER_NAME
-from .errors import BothyError
+from .errors import BothyError, StateError
 from .handler import Handler
 from .inquiry import Inquirer, Inquiry, open_inquiry
 from .intake import ACCEPTED, STEPS, Action, Answer, Step, Verdict, judge
@@ -41,6 +41,9 @@ MALFORMED_TYPE = "malformed"
 
 WORKING = frozenset({EventType.INVOCATION, EventType.INTERACTION})
 """Events that are remembered as open until something was done for them."""
+
+FORGETTABLE = frozenset({EntryState.ACCEPTED, EntryState.STARTING})
+"""States of an offer that a restart may forget, because the run waits for another adapter."""
 
 
 class Admission:
@@ -98,6 +101,29 @@ class Admission:
         except BothyError as error:
             what = "its work broke off" if inquiry.taken else "left for redelivery"
             _log.error("event %s: %s: %s", inquiry.event_id, what, error)
+
+    async def ack_decided(self, delivery: Delivery) -> bool:
+        """Ack an event that was decided for good, without a look at anything but its ID.
+
+        What the last process still owes may be the answer to the very event that it could not ack any
+        more: the server takes the answer only after the ack. An offer that was accepted waits: after a
+        restart it may have to be forgotten.
+
+        Returns:
+            Whether it was acked; otherwise it is to be judged.
+        """
+        inquiry = open_inquiry(delivery, 0.0)
+        if inquiry is None:
+            return False
+        try:
+            entry = await self._services.store.entry(inquiry.event_id)
+        except StateError as error:
+            _log.error("event %s: left for redelivery: %s", inquiry.event_id, error)
+            return False
+        if entry is None or (entry.state in FORGETTABLE and entry.event_type == EventType.INVOCATION):
+            return False
+        await delivery.ack(inquiry.event_id)
+        return True
 
     async def _put_aside(self, inquiry: Inquiry) -> None:
         """An event without a type of this version: a malformed one is settled, a new one ignored."""

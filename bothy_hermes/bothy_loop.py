@@ -52,12 +52,6 @@ CLOSE_GRACE_SECONDS = 2.5
 PRUNE_SECONDS = 3600.0
 """Between two clean-ups of what is settled and old."""
 
-FOREIGN_PAUSE_SECONDS = 95.0
-"""When runs of another adapter are looked at again: it counts as gone after 90 s without a sign."""
-
-RECOVERY_PAUSE_SECONDS = 5.0
-"""Between two tries to settle what the last process left; no event is judged before that."""
-
 STARTING = "starting"
 """How far the connection is before the server has told who the agent is."""
 
@@ -138,7 +132,9 @@ class AdapterLoop(GatewayEvents):
     # Bringing up ----------------------------------------------------------------------------------
 
     async def _with_store(self) -> None:
-        store = await Store.open(self._state_dir, self._clock, self._disk_said)
+        store = await Store.open(
+            self._state_dir, self._clock, lambda trouble: self._unwritable("store", trouble is not None)
+        )
         try:
             transport = self._transport or HttpTransport(
                 self._settings.server_url,
@@ -199,7 +195,7 @@ class AdapterLoop(GatewayEvents):
             store,
             self._handler,
             connection=lambda: STARTING if self._gateway is None else self._gateway.state,
-            unwritable=lambda is_so: self._flags.set(DegradedReason.STATE_UNWRITABLE, "status", is_so),
+            unwritable=lambda is_so: self._unwritable("status", is_so),
         )
         self._spawn(desk.run(), "bothy-desk")
         keys = KeyRing(api, clock)
@@ -285,7 +281,7 @@ class AdapterLoop(GatewayEvents):
         self._speaking.set()
         if self._recovery is not None and not self._recovered.is_set():
             recovery, self._recovery = self._recovery, None
-            self._spawn(self._recover(recovery), "bothy-recover")
+            self._spawn(recovery.run(self._recovered), "bothy-recover")
         self._poke()
 
     def on_delivery(self, delivery: Delivery) -> None:
@@ -299,20 +295,12 @@ class AdapterLoop(GatewayEvents):
         _log.info("the connection to the server is gone")
 
     async def _admit(self, delivery: Delivery, arrived_at: float) -> None:
-        await self._recovered.wait()
         assert self._admission is not None  # made before the gateway runs
+        if not self._recovered.is_set():
+            if await self._admission.ack_decided(delivery):
+                return
+            await self._recovered.wait()
         await self._admission.take(delivery, arrived_at)
-
-    async def _recover(self, recovery: Recovery) -> None:
-        while not self._recovered.is_set():
-            try:
-                await recovery.recover()
-                self._recovered.set()
-            except Exception as error:  # noqa: BLE001  # an adapter that hears nothing any more must not look alive
-                _log.error("what the last process left cannot be settled yet: %s", describe(error))
-                await self._clock.sleep(RECOVERY_PAUSE_SECONDS)
-        await self._clock.sleep(FOREIGN_PAUSE_SECONDS)
-        await recovery.end_lost_runs()
 
     # While it lives -------------------------------------------------------------------------------
 
@@ -329,8 +317,8 @@ class AdapterLoop(GatewayEvents):
                 _log.debug("nothing is cleaned up: %s", error)  # said when the trouble began
             await self._clock.sleep(PRUNE_SECONDS)
 
-    def _disk_said(self, trouble: StateError | None) -> None:
-        self._flags.set(DegradedReason.STATE_UNWRITABLE, "store", trouble is not None)
+    def _unwritable(self, room: str, is_so: bool) -> None:
+        self._flags.set(DegradedReason.STATE_UNWRITABLE, room, is_so)
 
     def _config_changed(self, services: Services) -> None:
         services.context.forget_channels()

@@ -7,11 +7,13 @@ of another adapter is left alone until that adapter has not been seen for a whil
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from datetime import timedelta
 from uuid import UUID
 
 from .defaults import LOGGER_NAME
+from .errors import describe
 from .handler import Handler
 from .run_calls import finish_call, response_call
 from .run_cards import NOT_WAITING, UNCERTAIN, failed
@@ -26,8 +28,14 @@ _log = logging.getLogger(LOGGER_NAME)
 OUTBOX_SECONDS = 30.0
 """How long events wait for what is still owed; a server that takes longer gets it meanwhile."""
 
+PAUSE_SECONDS = 5.0
+"""Between two tries to settle what the last process left; no event is judged before that."""
+
 FOREIGN_SECONDS = 90
 """An adapter not seen for this long is gone, as the server counts it."""
+
+FOREIGN_PAUSE_SECONDS = 95.0
+"""When runs of another adapter are looked at again."""
 
 LOST = FinishRun(outcome=Outcome.FAILED, reason=Reason.ADAPTER_RESTARTED, metrics=Metrics())
 """The end of a run whose turn died with its process."""
@@ -48,6 +56,21 @@ class Recovery:
         self._handler = handler
         self._agent_id = agent_id
         self._adapter_id = adapter_id
+
+    async def run(self, recovered: asyncio.Event) -> None:
+        """Do all steps until they have succeeded, set the event, and look for lost runs once more later.
+
+        Whatever breaks is tried again: an adapter that hears nothing any more must not look alive.
+        """
+        while not recovered.is_set():
+            try:
+                await self.recover()
+                recovered.set()
+            except Exception as error:  # noqa: BLE001  # see above
+                _log.error("what the last process left cannot be settled yet: %s", describe(error))
+                await self._services.clock.sleep(PAUSE_SECONDS)
+        await self._services.clock.sleep(FOREIGN_PAUSE_SECONDS)
+        await self.end_lost_runs()
 
     async def recover(self) -> None:
         """Do all steps, once."""

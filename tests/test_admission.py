@@ -7,11 +7,11 @@ from uuid import UUID
 import pytest
 
 from bothy_hermes.errors import ClockRefused, ProblemAnswer, StateError
-from bothy_hermes.store import EntryState
+from bothy_hermes.store import EntryState, InboxEntry
 from bothy_hermes.wire import AllowList
 from tests.fakes.admission_kit import at_desk
 from tests.fakes.edge_kit import OTHER_KEY, PERSON, RUN, THREAD, run_token
-from tests.fakes.flow_kit import EVENT, event_value, invocation_value
+from tests.fakes.flow_kit import EVENT, FakeDelivery, event_value, invocation_value
 from tests.fakes.wire_examples import EVENT_EXAMPLES
 
 OTHER_EVENT = UUID("0192f4a0-7b1c-7000-8000-0000000000e2")
@@ -380,3 +380,52 @@ def test_nothing_that_was_said_is_logged(tmp_path, caplog):
     assert str(EVENT) in caplog.text
     for secret in ("xyzzy", "plugh", "eyJ"):
         assert secret not in caplog.text
+
+
+# Before the last process is settled ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("path", "acked_early"),
+    [
+        (None, False),
+        ([EntryState.ACCEPTED], False),
+        ([EntryState.ACCEPTED, EntryState.STARTING], False),
+        ([EntryState.FINISHING], True),
+        ([EntryState.SETTLED], True),
+        ([EntryState.ACCEPTED, EntryState.DONE], True),
+    ],
+    ids=["unknown", "accepted", "starting", "refused", "settled", "done"],
+)
+def test_what_was_decided_for_good_is_acked_before_anything_is_sent(tmp_path, path, acked_early):
+    """The server takes a refused run's end only after the ack; an accepted offer may yet be forgotten."""
+
+    async def steps(desk):
+        if path is not None:
+            first = InboxEntry(EVENT, "agent.invocation", RUN, THREAD, None, path[0], desk.rooms.fake.time)
+            await desk.rooms.store.take_event(first)
+            for state in path[1:]:
+                await desk.rooms.store.move_entry(EVENT, state)
+        delivery = FakeDelivery(event_value(attempt=2))
+        return await desk.admission.ack_decided(delivery), delivery.acked, desk.handler.told
+
+    assert at_desk(tmp_path, steps) == (acked_early, [EVENT] if acked_early else [], [])
+
+
+def test_a_click_that_was_taken_is_acked_before_it_is_answered(tmp_path):
+    async def steps(desk):
+        await desk.take(interaction())
+        delivery = FakeDelivery(interaction(attempt=2))
+        return await desk.admission.ack_decided(delivery), delivery.acked
+
+    assert at_desk(tmp_path, steps) == (True, [EVENT])
+
+
+def test_an_event_that_nobody_can_read_is_left_to_the_judgement(tmp_path):
+    async def steps(desk):
+        broken = BrokenDisk(desk.rooms.store, "entry", 1)
+        unread = await desk.admission.ack_decided(FakeDelivery({}))
+        object.__setattr__(desk.rooms.services, "store", broken)
+        return unread, await desk.admission.ack_decided(FakeDelivery(event_value()))
+
+    assert at_desk(tmp_path, steps) == (False, False)
