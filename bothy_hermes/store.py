@@ -38,11 +38,9 @@ from .store_values import (
     ClaimState,
     EntryMove,
     EntryState,
-    HermesRun,
     InboxEntry,
     OpenCard,
     OutboxCall,
-    SentMessage,
     StoredCall,
     Taken,
     ThreadSession,
@@ -60,11 +58,9 @@ __all__ = [
     "Claimed",
     "EntryMove",
     "EntryState",
-    "HermesRun",
     "InboxEntry",
     "OpenCard",
     "OutboxCall",
-    "SentMessage",
     "Store",
     "StoredCall",
     "Taken",
@@ -275,11 +271,7 @@ class Store:
         """The open cards of a run, or of all runs."""
         return await self._run(card_rows.cards, run_id)
 
-    # Messages, sessions, turns over HTTP
-
-    async def sent_message(self, run_id: UUID, client_msg_id: str) -> SentMessage | None:
-        """What the server made of a message of ours."""
-        return await self._run(rows.sent_message, run_id, client_msg_id)
+    # Sessions
 
     async def put_session(self, session: ThreadSession) -> None:
         """Remember the Hermes session of a thread."""
@@ -288,14 +280,6 @@ class Store:
     async def get_session(self, thread_id: UUID) -> ThreadSession | None:
         """The Hermes session of a thread."""
         return await self._run(rows.session_of, thread_id)
-
-    async def put_hermes_run(self, run: HermesRun) -> None:
-        """Remember how Hermes knows a run over HTTP."""
-        await self.record(run)
-
-    async def hermes_run(self, run_id: UUID) -> HermesRun | None:
-        """How Hermes knows a run over HTTP."""
-        return await self._run(rows.hermes_run, run_id)
 
     # Age
 

@@ -27,11 +27,9 @@ from .store_values import (
     ClaimMove,
     EntryMove,
     EntryState,
-    HermesRun,
     InboxEntry,
     OpenCard,
     OutboxCall,
-    SentMessage,
     StoredCall,
     Taken,
     ThreadSession,
@@ -50,7 +48,7 @@ _BUSY_RUNS = (
     "UNION SELECT run_id FROM outbox"
 )
 
-_REMEMBERED_OF_RUNS = ("messages", "cards", "claims", "hermes_runs")
+_REMEMBERED_OF_RUNS = ("cards", "claims")
 """Tables whose rows are kept for as long as their run has something to do, and then by age."""
 
 
@@ -177,61 +175,19 @@ def outbox_mark(connection: sqlite3.Connection) -> tuple[bool, int]:
     return empty, int(last[0]) if last else 0
 
 
-# What else is remembered of a run or a thread -----------------------------------------------------
-
-
-def sent_message(connection: sqlite3.Connection, run_id: UUID, client_msg_id: str) -> SentMessage | None:
-    """What the server made of a message."""
-    query = "SELECT message_id, version FROM messages WHERE run_id = ? AND client_msg_id = ?"
-    return read_one(
-        connection,
-        query,
-        (str(run_id), client_msg_id),
-        lambda row: SentMessage(run_id, client_msg_id, UUID(row[0]), row[1]),
-    )
-
-
-def _put_message(connection: sqlite3.Connection, sent: SentMessage, moment: str) -> None:
-    connection.execute(
-        "INSERT OR REPLACE INTO messages (run_id, client_msg_id, message_id, version, changed_at) "
-        "VALUES (?, ?, ?, ?, ?)",
-        (str(sent.run_id), sent.client_msg_id, str(sent.message_id), sent.version, moment),
-    )
+# What is remembered of a thread -------------------------------------------------------------------
 
 
 def session_of(connection: sqlite3.Connection, thread_id: UUID) -> ThreadSession | None:
     """The Hermes session of a thread."""
-    query = "SELECT session_id, parent_id, external_session_ref, version FROM sessions WHERE thread_id = ?"
+    query = "SELECT session_id, parent_id FROM sessions WHERE thread_id = ?"
     return read_one(connection, query, (str(thread_id),), lambda row: ThreadSession(thread_id, *row))
 
 
 def _put_session(connection: sqlite3.Connection, session: ThreadSession, moment: str) -> None:
     connection.execute(
-        "INSERT OR REPLACE INTO sessions "
-        "(thread_id, session_id, parent_id, external_session_ref, version, changed_at) "
-        "VALUES (?, ?, ?, ?, ?, ?)",
-        (
-            str(session.thread_id),
-            session.session_id,
-            session.parent_id,
-            session.external_session_ref,
-            session.version,
-            moment,
-        ),
-    )
-
-
-def hermes_run(connection: sqlite3.Connection, run_id: UUID) -> HermesRun | None:
-    """What Hermes calls a run over HTTP."""
-    query = "SELECT idempotency_key, hermes_run_id, session_id FROM hermes_runs WHERE run_id = ?"
-    return read_one(connection, query, (str(run_id),), lambda row: HermesRun(run_id, *row))
-
-
-def _put_hermes_run(connection: sqlite3.Connection, run: HermesRun, moment: str) -> None:
-    connection.execute(
-        "INSERT OR REPLACE INTO hermes_runs (run_id, idempotency_key, hermes_run_id, session_id, changed_at) "
-        "VALUES (?, ?, ?, ?, ?)",
-        (str(run.run_id), run.idempotency_key, run.hermes_run_id, run.session_id, moment),
+        "INSERT OR REPLACE INTO sessions (thread_id, session_id, parent_id, changed_at) VALUES (?, ?, ?, ?)",
+        (str(session.thread_id), session.session_id, session.parent_id, moment),
     )
 
 
@@ -245,9 +201,7 @@ _APPLY: Mapping[type, Callable[[sqlite3.Connection, Any, str], None]] = {
     CallFailed: _call_failed,
     OpenCard: put_card,
     CardGone: card_gone,
-    SentMessage: _put_message,
     ThreadSession: _put_session,
-    HermesRun: _put_hermes_run,
 }
 
 

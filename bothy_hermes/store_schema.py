@@ -50,14 +50,6 @@ MIGRATIONS: Sequence[Sequence[str]] = (
             body TEXT NOT NULL
         )""",
         "CREATE INDEX outbox_run ON outbox (run_id, sequence)",
-        """CREATE TABLE messages (
-            run_id TEXT NOT NULL,
-            client_msg_id TEXT NOT NULL,
-            message_id TEXT NOT NULL,
-            version INTEGER NOT NULL,
-            changed_at TEXT NOT NULL,
-            PRIMARY KEY (run_id, client_msg_id)
-        ) WITHOUT ROWID""",
         """CREATE TABLE cards (
             card_id TEXT PRIMARY KEY,
             run_id TEXT NOT NULL,
@@ -81,15 +73,6 @@ MIGRATIONS: Sequence[Sequence[str]] = (
             thread_id TEXT PRIMARY KEY,
             session_id TEXT NOT NULL,
             parent_id TEXT,
-            external_session_ref TEXT,
-            version INTEGER NOT NULL,
-            changed_at TEXT NOT NULL
-        ) WITHOUT ROWID""",
-        """CREATE TABLE hermes_runs (
-            run_id TEXT PRIMARY KEY,
-            idempotency_key TEXT NOT NULL,
-            hermes_run_id TEXT,
-            session_id TEXT,
             changed_at TEXT NOT NULL
         ) WITHOUT ROWID""",
     ),

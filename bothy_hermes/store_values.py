@@ -23,9 +23,7 @@ class EntryState(StrEnum):
     ACCEPTED = "accepted"
     """Durable here, acked, and still to be worked on."""
     STARTING = "starting"
-    """startRun is being made or was made: the server may hold the run as running."""
-    RUNNING = "running"
-    """The run is started and Hermes may have the turn."""
+    """startRun is being made or was made: the server may hold the run as running, Hermes have the turn."""
     FINISHING = "finishing"
     """The end is decided and waits in the outbox."""
     DONE = "done"
@@ -38,8 +36,7 @@ ENTRY_STARTS = frozenset({EntryState.SETTLED, EntryState.ACCEPTED, EntryState.FI
 ENTRY_MOVES: Mapping[EntryState, frozenset[EntryState]] = {
     EntryState.SETTLED: frozenset(),
     EntryState.ACCEPTED: frozenset({EntryState.STARTING, EntryState.FINISHING, EntryState.DONE}),
-    EntryState.STARTING: frozenset({EntryState.RUNNING, EntryState.FINISHING, EntryState.DONE}),
-    EntryState.RUNNING: frozenset({EntryState.FINISHING, EntryState.DONE}),
+    EntryState.STARTING: frozenset({EntryState.FINISHING, EntryState.DONE}),
     EntryState.FINISHING: frozenset({EntryState.DONE}),
     EntryState.DONE: frozenset(),
 }
@@ -196,23 +193,6 @@ class OpenCard:
 
 
 @dataclass(frozen=True, slots=True)
-class SentMessage:
-    """A message that the server has.
-
-    Attributes:
-        run_id: The run.
-        client_msg_id: Our ID of it, unique in the run.
-        message_id: The server's ID.
-        version: Its version, for the next `If-Match`.
-    """
-
-    run_id: UUID
-    client_msg_id: str
-    message_id: UUID
-    version: int
-
-
-@dataclass(frozen=True, slots=True)
 class ThreadSession:
     """The Hermes session of a thread.
 
@@ -220,32 +200,11 @@ class ThreadSession:
         thread_id: The thread.
         session_id: Hermes' ID of the session.
         parent_id: The session it grew out of, None when it did not.
-        external_session_ref: The reference that the server has, None when it has none.
-        version: The version that the server gave that reference; 0 is none.
     """
 
     thread_id: UUID
     session_id: str
     parent_id: str | None = None
-    external_session_ref: str | None = None
-    version: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class HermesRun:
-    """A turn that was given to Hermes over HTTP.
-
-    Attributes:
-        run_id: Bothy's run.
-        idempotency_key: The key under which Hermes was asked; written before it is asked.
-        hermes_run_id: Hermes' ID of the turn, None until it answered.
-        session_id: The session it runs on, None until that is known.
-    """
-
-    run_id: UUID
-    idempotency_key: str
-    hermes_run_id: str | None = None
-    session_id: str | None = None
 
 
 # Changes: what one durable step may consist of ----------------------------------------------------
@@ -289,16 +248,5 @@ class CardGone:
     card_id: str
 
 
-Change = (
-    OutboxCall
-    | EntryMove
-    | ClaimMove
-    | CallDone
-    | CallFailed
-    | OpenCard
-    | CardGone
-    | SentMessage
-    | ThreadSession
-    | HermesRun
-)
+Change = OutboxCall | EntryMove | ClaimMove | CallDone | CallFailed | OpenCard | CardGone | ThreadSession
 """What `Store.record` writes: a value is put (replacing the one of the same ID), a move is made."""

@@ -16,9 +16,7 @@ from bothy_hermes.store import (
     ClaimState,
     EntryMove,
     EntryState,
-    HermesRun,
     OpenCard,
-    SentMessage,
     StoredCall,
     Taken,
     ThreadSession,
@@ -136,7 +134,6 @@ PATHS = {
     EntryState.SETTLED: (EntryState.SETTLED,),
     EntryState.ACCEPTED: (EntryState.ACCEPTED,),
     EntryState.STARTING: (EntryState.ACCEPTED, EntryState.STARTING),
-    EntryState.RUNNING: (EntryState.ACCEPTED, EntryState.STARTING, EntryState.RUNNING),
     EntryState.FINISHING: (EntryState.FINISHING,),
     EntryState.DONE: (EntryState.ACCEPTED, EntryState.DONE),
 }
@@ -262,8 +259,8 @@ def test_a_done_call_moves_its_entry_in_one_commit(tmp_path):
     async def use(store):
         await store.take_event(entry(1, EntryState.FINISHING), [call("finish"), call("other")])
         before = store.commits
-        sent = SentMessage(RUN, "m", MESSAGE, 1)
-        await store.call_done(1, entry=(event_id(1), EntryState.DONE), also=[sent])
+        session = ThreadSession(THREAD, "s")
+        await store.call_done(1, entry=(event_id(1), EntryState.DONE), also=[session])
         commits = store.commits - before
         await store.call_done(1)
         return commits, await keys(store), (await store.entry(event_id(1))).state
@@ -311,14 +308,11 @@ def test_one_step_may_mix_every_change(tmp_path):
         before = store.commits
         await store.record(
             EntryMove(event_id(1), EntryState.STARTING),
-            EntryMove(event_id(1), EntryState.RUNNING),
             ClaimMove(FIRST, ClaimState.RESOLVED),
             CallDone(1),
             CallFailed(2, "x"),
             CardGone("gone"),
-            SentMessage(RUN, "m", MESSAGE, 3),
             ThreadSession(THREAD, "session"),
-            HermesRun(RUN, "key"),
             call("new"),
         )
         return (
@@ -327,59 +321,35 @@ def test_one_step_may_mix_every_change(tmp_path):
             (await store.claim_of(FIRST)).state,
             await keys(store),
             [one.card_id for one in await store.cards()],
-            await store.sent_message(RUN, "m"),
             await store.get_session(THREAD),
-            await store.hermes_run(RUN),
         )
 
     assert with_store(tmp_path, use) == (
         1,
-        EntryState.RUNNING,
+        EntryState.STARTING,
         ClaimState.RESOLVED,
         ["new"],
         ["card"],
-        SentMessage(RUN, "m", MESSAGE, 3),
         ThreadSession(THREAD, "session"),
-        HermesRun(RUN, "key"),
     )
 
 
-# Messages, sessions, turns over HTTP --------------------------------------------------------------
+# Sessions -----------------------------------------------------------------------------------------
 
 
 def test_what_is_put_again_replaces_what_was_there(tmp_path):
-    """A message's version, a thread's session and a turn's ID are the last ones known."""
-    session = ThreadSession(THREAD, "s2", "s1", "ref", 4)
+    """A thread's session is the last one known."""
+    session = ThreadSession(THREAD, "s2", "s1")
 
     async def write(store):
-        await store.record(SentMessage(RUN, "m", MESSAGE, 1), SentMessage(OTHER_RUN, "m", FIRST, 1))
-        await store.record(SentMessage(RUN, "m", MESSAGE, 2))
         await store.put_session(ThreadSession(THREAD, "s1"))
         await store.put_session(session)
-        await store.put_hermes_run(HermesRun(RUN, "key"))
-        await store.put_hermes_run(HermesRun(RUN, "key", "run_1", "s2"))
 
     async def read(store):
-        return (
-            (await store.sent_message(RUN, "m")).version,
-            (await store.sent_message(OTHER_RUN, "m")).message_id,
-            await store.sent_message(RUN, "n"),
-            await store.get_session(THREAD),
-            await store.get_session(RUN),
-            await store.hermes_run(RUN),
-            await store.hermes_run(OTHER_RUN),
-        )
+        return await store.get_session(THREAD), await store.get_session(RUN)
 
     with_store(tmp_path, write)
-    assert with_store(tmp_path, read) == (
-        2,
-        FIRST,
-        None,
-        session,
-        None,
-        HermesRun(RUN, "key", "run_1", "s2"),
-        None,
-    )
+    assert with_store(tmp_path, read) == (session, None)
 
 
 # Age ----------------------------------------------------------------------------------------------
@@ -422,27 +392,20 @@ def test_age_counts_from_the_last_move(tmp_path):
 
 @pytest.mark.parametrize("busy", ["entry", "outbox", "nothing"])
 def test_what_belongs_to_a_busy_run_is_kept(tmp_path, busy):
-    """Messages, cards, claims and turns go by age only when their run has nothing left to do."""
+    """Cards and claims go by age only when their run has nothing left to do."""
 
     async def use(store):
-        await store.record(
-            SentMessage(RUN, "m", MESSAGE, 1), OpenCard("a", RUN, "approval"), HermesRun(RUN, "k")
-        )
+        await store.record(OpenCard("a", RUN, "approval"))
         await store.claim(FIRST, "a", RUN)
         if busy == "entry":
             await store.take_event(entry(1))
         if busy == "outbox":
             await store.put_calls([call("late")])
         gone = await store.prune(START + timedelta(days=30))
-        left = (
-            await store.sent_message(RUN, "m"),
-            await store.card("a"),
-            await store.hermes_run(RUN),
-            await store.claim_of(FIRST),
-        )
+        left = await store.card("a"), await store.claim_of(FIRST)
         return gone, [one is not None for one in left]
 
-    assert with_store(tmp_path, use) == ((4, [False] * 4) if busy == "nothing" else (0, [True] * 4))
+    assert with_store(tmp_path, use) == ((2, [False] * 2) if busy == "nothing" else (0, [True] * 2))
 
 
 @pytest.mark.parametrize(("days", "remembered"), [(364, True), (366, False)])

@@ -37,7 +37,7 @@ def test_an_empty_file_becomes_the_newest_version(connection):
     """All migrations run and the version says so."""
     migrate(connection)
     assert version_of(connection) == len(MIGRATIONS)
-    assert {"inbox", "outbox", "claims", "cards", "sessions", "hermes_runs"} <= {
+    assert {"inbox", "outbox", "claims", "cards", "sessions"} <= {
         name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
     }
 

@@ -16,8 +16,7 @@ from tests.fakes.store_kit import RUN
 ENTRY_TABLE = {
     "settled": set(),
     "accepted": {"starting", "finishing", "done"},
-    "starting": {"running", "finishing", "done"},
-    "running": {"finishing", "done"},
+    "starting": {"finishing", "done"},
     "finishing": {"done"},
     "done": set(),
 }
