@@ -55,12 +55,6 @@ MAX_CONTEXT_ELEMENTS = 200
 MAX_CONTEXT_BYTES = 1_048_576
 """Bytes of text in one context; older elements are left out (the trigger and what follows never)."""
 
-PROOF_PAST_SECONDS = 60
-"""How old a DPoP proof may be (section 2)."""
-
-PROOF_AHEAD_SECONDS = 30
-"""How far ahead of the server's clock a DPoP proof may be (section 2)."""
-
 
 @dataclass(frozen=True, slots=True)
 class ServerOptions:
