@@ -81,7 +81,7 @@ def _offered() -> dict[str, tuple[str, Callable[[argparse.ArgumentParser], None]
 
 def _fill_demo(parser: argparse.ArgumentParser) -> None:
     from .demo_profile import TOOLSETS
-    from .local_model_script import words_table
+    from .local_model_words import words_table
 
     rows = words_table(TOOLSETS)
     width = max(len(name) for name, _ in rows)

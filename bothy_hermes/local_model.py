@@ -1,7 +1,7 @@
 """A server that speaks the chat-completions interface and has a script instead of a model.
 
 Layer: default. It owns a loopback port, the streaming and non-streaming forms of an answer, and the
-list of requests that it got; what is said stands in `local_model_script`. It needs no key and asks
+list of requests that it got; what is said is decided in `local_model_script`. It needs no key and asks
 nobody. Hermes reaches it as a provider of kind `custom`.
 """
 
@@ -14,7 +14,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from .clock import Clock, system_clock
-from .local_model_script import LABEL, Reply, decide
+from .local_model_script import decide
+from .local_model_words import LABEL, Reply
 
 MODEL_NAME = "scripted-model"
 """The model's name on the wire."""

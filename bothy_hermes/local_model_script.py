@@ -1,111 +1,23 @@
-"""What the scripted model says: a table of words and the replies they ask for.
+"""From a chat-completions request to what the scripted model answers.
 
-Layer: default. Pure: a chat-completions request body in, one `Reply` out. `local_model` carries the
-reply over HTTP. No model is behind it, and every text it writes says so with `LABEL`; tests and the
-demo use it to make Hermes do one certain thing. `words_table` is what the README and `demo --help` show.
+Layer: default. Pure: a request body in, one `Reply` out, which `local_model` carries over HTTP. It finds
+the person's word in the conversation (`local_model_words` does the rest) and answers the requests that
+Hermes makes for itself.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-LABEL = "[script]"
-"""Starts every text of the scripted model, so that nobody takes it for a model's."""
-
-LONG_ANSWER_CHARS = 8_000
-"""Characters of the answer to `long` without a number: several screens, one message."""
-
-MAX_ANSWER_CHARS = 2_000_000
-"""Most characters that `long` writes: eight messages of the protocol's limit."""
-
-SLOW_SECONDS = 5.0
-"""Seconds before the first word of `slow` without a number: longer than two polls of anything."""
-
-MAX_WAIT_SECONDS = 600.0
-"""Longest wait that `slow` and `sleep` take: a script is never the reason why a process hangs."""
-
-STREAM_PIECE_SECONDS = 0.15
-"""Seconds between two pieces of a text that is to be seen growing."""
+from .local_model_words import STEERED, WORD, WORDS, Reply, Turn, Word, hello, say
 
 _NOTES = re.compile(r"\[(?:System note|IMPORTANT|Runtime note):.*?\]", re.DOTALL)
-_STEERED = re.compile(r"\[OUT-OF-BAND USER MESSAGE.*?\](.*?)\[/OUT-OF-BAND USER MESSAGE\]", re.DOTALL)
-"""A text that a person sent while the turn ran: in a tool's result, or as a message behind it."""
+"""What Hermes adds to a person's message."""
 
-_WORD = re.compile(r"[A-Za-z0-9]+")
-
-
-@dataclass(frozen=True, slots=True)
-class Call:
-    """One tool call that the reply asks for."""
-
-    name: str
-    arguments: Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Reply:
-    """What the server answers with.
-
-    Attributes:
-        text: What is said; said before the calls when there are any.
-        calls: Tool calls, in order.
-        wait_seconds: How long nothing comes at first.
-        piece_seconds: The pause between two pieces of the text when it is streamed.
-        status: The HTTP status; with another than 200 `text` is the error's sentence.
-    """
-
-    text: str = ""
-    calls: tuple[Call, ...] = ()
-    wait_seconds: float = 0.0
-    piece_seconds: float = 0.0
-    status: int = 200
-
-
-@dataclass(frozen=True, slots=True)
-class Turn:
-    """The part of a conversation that decides about the next reply.
-
-    Attributes:
-        text: The person's last message, without what Hermes added.
-        rest: What stands after the word in it.
-        step: How many replies the script has given since that message.
-        results: What the tools answered since then.
-        earlier: The person's messages before it, oldest first.
-        tools: Names of the tools that the request offers.
-    """
-
-    text: str
-    rest: str
-    step: int
-    results: tuple[str, ...]
-    earlier: tuple[str, ...]
-    tools: frozenset[str]
-
-    def number(self, default: float, most: float) -> float:
-        """The number that follows the word, within bounds."""
-        found = re.match(r"\s*(\d+)", self.rest)
-        return min(float(found.group(1)), most) if found else default
-
-
-@dataclass(frozen=True, slots=True)
-class Word:
-    """A word of the script.
-
-    Attributes:
-        name: The word, as a person writes it.
-        what: What happens then, for people.
-        reply: Makes the reply of one step.
-        toolset: The toolset that the word needs, None for none.
-    """
-
-    name: str
-    what: str
-    reply: Callable[[Turn], Reply]
-    toolset: str | None = None
+_BY_NAME = {word.name: word for word in WORDS}
 
 
 def decide(body: Mapping[str, Any]) -> Reply:
@@ -115,212 +27,7 @@ def decide(body: Mapping[str, Any]) -> Reply:
     if aside is not None:
         return aside
     turn, word = _read_turn(messages, _tool_names(body))
-    return word.reply(turn) if word else _hello(turn)
-
-
-def words_table(toolsets: Collection[str]) -> list[tuple[str, str]]:
-    """The words that an agent with these toolsets can act on, and what they do, for help texts."""
-    return [(word.name, word.what) for word in WORDS if word.toolset is None or word.toolset in toolsets]
-
-
-# What the words do --------------------------------------------------------------------------------
-
-
-def _say(text: str, *, wait_seconds: float = 0.0, piece_seconds: float = 0.0) -> Reply:
-    return Reply(text=f"{LABEL} {text}", wait_seconds=wait_seconds, piece_seconds=piece_seconds)
-
-
-def _hello(turn: Turn) -> Reply:
-    return _after_tools(turn) or _say(
-        "Hello! I am not a model but a script that answers by words: "
-        "say tool, note, stream, or another word that `demo --help` lists."
-    )
-
-
-def _after_tools(turn: Turn) -> Reply | None:
-    """The reply once tools have answered: what they said, and what a person sent meanwhile."""
-    if not turn.results:
-        return None
-    heard = [note.strip().splitlines()[-1] for text in turn.results for note in _STEERED.findall(text)]
-    texts = [_STEERED.sub("", text) for text in turn.results]
-    said = " | ".join(_result_text(text) for text in texts if text.strip())
-    extra = f" Meanwhile you said: {' | '.join(heard)}" if heard else ""
-    return _say(f"The tool said: {said}{extra}")
-
-
-def _result_text(result: str) -> str:
-    """The readable part of one tool result."""
-    try:
-        value = json.loads(result)
-    except ValueError:
-        value = None
-    text = result
-    if isinstance(value, dict):
-        answers = [one.get("user_response") for one in value.get("responses") or ()]
-        text = value.get("output") or value.get("error") or ", ".join(map(str, answers)) or result
-    return " ".join(str(text).split())[:500]
-
-
-def _with_calls(*calls: Call, text: str = "") -> Callable[[Turn], Reply]:
-    """A word that calls tools once and then tells what they said."""
-
-    def reply(turn: Turn) -> Reply:
-        if turn.step:
-            return _after_tools(turn) or _say("The tools said nothing.")
-        return Reply(
-            text=f"{LABEL} {text}" if text else "",
-            calls=tuple(_reachable(call, turn.tools) for call in calls),
-            piece_seconds=STREAM_PIECE_SECONDS if text else 0.0,
-        )
-
-    return reply
-
-
-def _reachable(call: Call, tools: frozenset[str]) -> Call:
-    """The call as this request allows it: Hermes keeps rarely used tools behind `tool_call`."""
-    if call.name in tools or "tool_call" not in tools:
-        return call
-    return Call("tool_call", {"name": call.name, "arguments": dict(call.arguments)})
-
-
-def _terminal(command: str) -> Call:
-    return Call("terminal", {"command": command})
-
-
-def _sleep(turn: Turn) -> Reply:
-    seconds = int(turn.number(3, MAX_WAIT_SECONDS))
-    return _with_calls(_terminal(f"sleep {seconds} && echo slept {seconds} s"))(turn)
-
-
-def _stream(_turn: Turn) -> Reply:
-    lines = "\n\n".join(
-        f"Line {number} of an answer that grows while you watch it." for number in range(1, 6)
-    )
-    return _say(lines, piece_seconds=STREAM_PIECE_SECONDS)
-
-
-def _long(turn: Turn) -> Reply:
-    chars = int(turn.number(LONG_ANSWER_CHARS, MAX_ANSWER_CHARS))
-    line = "This line repeats until the answer is as long as you asked for.\n"
-    return Reply(text=f"{LABEL} {line * (chars // len(line) + 1)}"[:chars])
-
-
-def _slow(turn: Turn) -> Reply:
-    seconds = turn.number(SLOW_SECONDS, MAX_WAIT_SECONDS)
-    return _say(f"This answer took {seconds:.0f} s.", wait_seconds=seconds)
-
-
-def _repeat(turn: Turn) -> Reply:
-    return _say(turn.rest.strip() or "Nothing to repeat.")
-
-
-def _history(turn: Turn) -> Reply:
-    if not turn.earlier:
-        return _say("This is the first message of our conversation.")
-    said = " | ".join(" ".join(text.split())[:200] for text in turn.earlier)
-    return _say(f"Before this message you said: {said}")
-
-
-def _fail(status: int, text: str) -> Callable[[Turn], Reply]:
-    return lambda _turn: Reply(text=f"{LABEL} {text}", status=status)
-
-
-_TODO = Call(
-    "todo_list",
-    {
-        "todos": [
-            {"id": "1", "content": "Read the question", "status": "completed"},
-            {"id": "2", "content": "Answer it", "status": "in_progress"},
-        ]
-    },
-)
-
-_CLARIFY = Call(
-    "clarify",
-    {"questions": [{"question": "Which colour shall it be?", "choices": ["Blue", "Green", "Red"]}]},
-)
-
-_OPEN_QUESTION = Call("clarify", {"questions": [{"question": "What shall I call it?"}]})
-
-_CHECKLIST = Call(
-    "clarify",
-    {
-        "questions": [
-            {"question": "Which of them?", "choices": ["Salt, pepper", "Oil", "Bread"], "multi_select": True}
-        ]
-    },
-)
-
-
-def _dangerous(name: str) -> Call:
-    """A harmless command that looks dangerous to Hermes, and says that it ran."""
-    return _terminal(f"rm -rf ./bothy-{name}-does-not-exist && echo {name} ran")
-
-
-def _approve(turn: Turn) -> Reply:
-    named = _WORD.search(turn.rest)
-    return _with_calls(_dangerous(named.group() if named else "demo"))(turn)
-
-
-def _delegate(turn: Turn) -> Reply:
-    return _with_calls(_delegation(turn.rest.strip() or "Say hello and stop."))(turn)
-
-
-def _delegation(*goals: str) -> Call:
-    return Call("delegate_task", {"tasks": [{"goal": goal} for goal in goals]})
-
-
-WORDS: tuple[Word, ...] = (
-    Word("stream", "a text that grows while you watch", _stream),
-    Word("tool", "one terminal command", _with_calls(_terminal("echo hello from the terminal")), "terminal"),
-    Word(
-        "note",
-        "a text, then a terminal command, then the answer",
-        _with_calls(_terminal("echo noted"), text="First I look at the machine."),
-        "terminal",
-    ),
-    Word(
-        "parallel",
-        "two terminal commands at once",
-        _with_calls(_terminal("sleep 1 && echo one"), _terminal("echo two")),
-        "terminal",
-    ),
-    Word("sleep", "a terminal command of 3 seconds, or of 20: `sleep 20`", _sleep, "terminal"),
-    Word("todo", "a task list", _with_calls(_TODO), "todo"),
-    Word(
-        "approve",
-        "a harmless command that Hermes asks a person about first",
-        _approve,
-        "terminal",
-    ),
-    Word(
-        "approvals",
-        "two such commands at once, of two subagents",
-        _with_calls(_delegation("approve first", "approve second")),
-        "delegation",
-    ),
-    Word("clarify", "a question with three choices", _with_calls(_CLARIFY), "clarify"),
-    Word("question", "a question without choices", _with_calls(_OPEN_QUESTION), "clarify"),
-    Word(
-        "checklist",
-        "a question to which several choices may be the answer",
-        _with_calls(_CHECKLIST),
-        "clarify",
-    ),
-    Word(
-        "delegate", "a subagent, or one with a word of its own: `delegate approve`", _delegate, "delegation"
-    ),
-    Word("long", f"an answer of {LONG_ANSWER_CHARS} characters, or of 300000: `long 300000`", _long),
-    Word("slow", f"an answer after {SLOW_SECONDS:.0f} seconds, or after 20: `slow 20`", _slow),
-    Word("empty", "an empty answer", lambda _turn: Reply()),
-    Word("repeat", "says what follows: `repeat some words`", _repeat),
-    Word("history", "tells what you said before", _history),
-    Word("error401", "the model's server refuses the key", _fail(401, "This key is not accepted.")),
-    Word("error500", "the model's server fails", _fail(500, "The server has failed.")),
-)
-"""Every word, in the order in which people read them; the first one in a message counts."""
-
-_BY_NAME = {word.name: word for word in WORDS}
+    return word.reply(turn) if word else hello(turn)
 
 
 # Reading a request --------------------------------------------------------------------------------
@@ -348,7 +55,7 @@ def _read_turn(messages: Sequence[Mapping[str, Any]], tools: frozenset[str]) -> 
 
 def _find_word(text: str) -> tuple[Word | None, str]:
     """The first word of the script in a text, and what follows it."""
-    for found in _WORD.finditer(text):
+    for found in WORD.finditer(text):
         word = _BY_NAME.get(found.group().lower())
         if word is not None:
             return word, text[found.end() :]
@@ -361,7 +68,7 @@ def _person_text(message: Mapping[str, Any]) -> str:
 
 def _is_steered(text: str) -> bool:
     """Whether a message is no turn of the person's own, but was put into the running one."""
-    return bool(_STEERED.search(text)) and not _STEERED.sub("", text).strip()
+    return bool(STEERED.search(text)) and not STEERED.sub("", text).strip()
 
 
 def _content(message: Mapping[str, Any]) -> str:
@@ -395,14 +102,14 @@ def _auxiliary(messages: Sequence[Mapping[str, Any]], body: Mapping[str, Any]) -
 
 
 def _title(messages: Sequence[Mapping[str, Any]]) -> Reply:
-    words = _WORD.findall(_person_text(messages[-1]))[:5]
+    words = WORD.findall(_person_text(messages[-1]))[:5]
     return Reply(text=json.dumps({"title": " ".join(["Script:", *words]) if words else "Script"}))
 
 
 _ASIDES: Mapping[str, Callable[[Sequence[Mapping[str, Any]]], Reply]] = {
     "You name chat sessions": _title,
     "APPROVE, DENY, or ESCALATE": lambda _messages: Reply(text="ESCALATE"),
-    "You are a summarization agent": lambda _messages: _say("A conversation with the scripted model."),
+    "You are a summarization agent": lambda _messages: say("A conversation with the scripted model."),
 }
 """How Hermes' own requests are known, by a phrase of their instructions, and what answers them.
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from bothy_hermes.config_keys import KEYS
 from bothy_hermes.demo_profile import TOOLSETS
-from bothy_hermes.local_model_script import words_table
+from bothy_hermes.local_model_words import words_table
 from tests.test_layers import LAYERS, PACKAGE
 
 ROOT = Path(__file__).parents[1]

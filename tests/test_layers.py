@@ -124,6 +124,7 @@ LAYERS = {
         "local_web",
         "local_model",
         "local_model_script",
+        "local_model_words",
         "local_tokens",
         "local_options",
         "local_changes",

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from bothy_hermes.local_model import MODEL_NAME, ScriptedModel
-from bothy_hermes.local_model_script import LABEL
+from bothy_hermes.local_model_words import LABEL
 
 
 @pytest.fixture

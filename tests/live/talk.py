@@ -3,7 +3,7 @@
 from uuid import UUID, uuid4
 
 from bothy_hermes.clock import system_clock
-from bothy_hermes.local_model_script import LABEL
+from bothy_hermes.local_model_words import LABEL
 from bothy_hermes.wire_words import MessageKind, MessageRole
 from tests.live.kit import pause
 

@@ -1,6 +1,6 @@
 """What a person sees of a turn that goes well."""
 
-from bothy_hermes.local_model_script import LABEL
+from bothy_hermes.local_model_words import LABEL
 
 
 def test_a_message_is_answered(world):
