@@ -267,7 +267,7 @@ class Caller:
         url = self._server_url + call.target
         proofs, token = await self.sign(call.operation.method, url, call.auth)
         headers = {
-            "Accept": "application/json, application/problem+json",
+            "Accept": ACCEPT,
             "User-Agent": USER_AGENT,
             **call.headers,
             **proofs,
