@@ -24,7 +24,7 @@ from .bothy_loop import AdapterLoop
 from .clock import system_clock
 from .config import Settings, load_settings
 from .defaults import CONTROL_SENDER, LOGGER_NAME
-from .errors import BothyError, ConfigError, StateLocked
+from .errors import BothyError, ConfigError, StateLocked, describe
 from .hermes_asks import AsksPeople
 from .hermes_control import Command
 from .hermes_files import SendsNoFiles
@@ -119,8 +119,8 @@ class ServerPlatform(AsksPeople, SendsNoFiles, BasePlatformAdapter):  # type: ig
         except BothyError as error:
             await self._stopped(str(error), retry=False)
         except Exception as error:  # noqa: BLE001  # a task that dies in silence is a platform that is gone
-            _log.exception("%s: stopped by a fault of its own", self._key)
-            await self._stopped(type(error).__name__, retry=True)
+            # Without the error's own text and traceback, which could show what somebody wrote.
+            await self._stopped(f"a fault of its own: {describe(error)}", retry=True)
 
     async def _stopped(self, problem: str, *, retry: bool) -> None:
         _log.error("%s: stopped: %s", self._key, problem)

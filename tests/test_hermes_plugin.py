@@ -203,6 +203,20 @@ class TestLife:
 
         play(scene())
 
+    def test_a_fault_of_its_own_is_said_by_its_place_only(self, stage, caplog):
+        """The text of a foreign error may hold what a person wrote; neither the log nor Hermes shows it."""
+
+        async def scene():
+            made = stage()
+            platform = made.open()
+            await platform.connect()
+            Loop.built[0].fails = ValueError("what a person wrote")
+            await settle()
+            assert "ValueError" in caplog.text
+            assert "what a person wrote" not in caplog.text + str(platform.states)
+
+        play(scene())
+
     def test_an_adapter_that_does_not_stop_is_left(self, stage, monkeypatch):
         """Hermes gives the platform five seconds."""
 
