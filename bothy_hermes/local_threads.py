@@ -40,9 +40,6 @@ from .wire_words import (
     Trust,
 )
 
-SESSION_MISSING = "session_missing"
-"""The one value of `bind_failed`."""
-
 
 @dataclass(frozen=True, slots=True)
 class Posted:
@@ -166,8 +163,6 @@ class Threads:
         """Take the session that a run's turn was in."""
         if run.run.kind is RunKind.GUEST:
             raise forbidden("a guest run reports no session")
-        if body.bind_failed not in (None, SESSION_MISSING):
-            raise invalid("bind_failed has another value")
         if body.bind_failed and (run.run.session_mode != SessionMode.BIND or not body.started):
             raise invalid("bind_failed without a bind, or without a new session")
         if not body.external_session_ref:
