@@ -104,6 +104,10 @@ def is_closed(cls: type) -> bool:
     return bool(getattr(cls, "__wire_closed__", False))
 
 
+Reader = Callable[[Any, str], Any]
+"""Reads a JSON value as what an annotation says; the text is the value's place, for the error."""
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Member:
     """One member of a wire type, resolved: what a parser or a schema needs to know of it."""
@@ -112,6 +116,7 @@ class Member:
     annotation: Any
     required: bool
     omit: bool
+    read: Reader = dataclasses.field(repr=False)
 
 
 @functools.cache
@@ -124,6 +129,7 @@ def members(cls: Hashable) -> tuple[Member, ...]:
             annotation=hints[field.name],
             required=field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING,
             omit=bool(field.metadata.get("omit")),
+            read=_reader(hints[field.name]),
         )
         for field in dataclasses.fields(typing.cast("type[Any]", cls))
     )
@@ -205,26 +211,13 @@ def parse(cls: type[T], value: Any, path: str = "") -> T:
         raw = value[member.name]
         if raw is None and member.omit:
             raise WireError(where, "is never null, leave it out")
-        found[member.name] = _parse_value(member.annotation, raw, where)
+        found[member.name] = member.read(raw, where)
     return cls(**found)
 
 
 def dump(value: Any) -> Any:
     """Turn a wire value into JSON values (objects, lists, strings, numbers, null)."""
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {
-            member.name: dump(getattr(value, member.name))
-            for member in members(type(value))
-            if not (member.omit and getattr(value, member.name) is None)
-        }
-    if isinstance(value, Mapping):
-        return {key: dump(one) for key, one in value.items()}
-    if isinstance(value, tuple | list):
-        return [dump(one) for one in value]
-    for kind, write in _WRITERS:
-        if isinstance(value, kind):
-            return write(value)
-    return value
+    return _writer(typing.cast("Hashable", type(value)))(value)
 
 
 def format_time(moment: datetime) -> str:
@@ -254,33 +247,49 @@ def parse_time(value: Any, path: str) -> datetime:
     return moment.replace(microsecond=int(fraction.ljust(6, "0")[:6])) if fraction else moment
 
 
-def _parse_value(annotation: Any, value: Any, path: str) -> Any:
+# Reading: annotations are taken apart once, not for each value -------------------------------------
+
+
+def _reader(annotation: Any) -> Reader:
     bare, limits, nullable = split_annotation(annotation)
-    if value is None and bare is not Any:
+    read = _bare_reader(bare, limits)
+    if bare is Any:
+        return read
+
+    def read_or_null(value: Any, path: str) -> Any:
+        if value is not None:
+            return read(value, path)
         if nullable:
             return None
         raise WireError(path, "is null")
+
+    return read_or_null
+
+
+def _bare_reader(bare: Any, limits: tuple[Any, ...]) -> Reader:
     if get_origin(bare) is tuple:
-        return _parse_list(get_args(bare)[0], value, limits, path)
+        return functools.partial(_parse_list, _reader(get_args(bare)[0]), limits)
     if dataclasses.is_dataclass(bare):
-        return parse(typing.cast("type[Any]", bare), value, path)
+        return functools.partial(parse, typing.cast("type[Any]", bare))
     if get_origin(bare) is not None:  # Mapping[str, Any]: an object carried as it came
-        return _expect(value, Mapping, "an object", path)
-    return _SCALARS.get(bare, _parse_enum)(bare, value, limits, path)
+        return functools.partial(_expect, Mapping, "an object")
+    if bare in _SCALARS:
+        return functools.partial(_SCALARS[bare], limits)
+    return functools.partial(_parse_enum, bare)
 
 
-def _parse_list(item: Any, value: Any, limits: tuple[Any, ...], path: str) -> tuple[Any, ...]:
-    _expect(value, list, "a list", path)
+def _parse_list(read: Reader, limits: tuple[Any, ...], value: Any, path: str) -> tuple[Any, ...]:
+    _expect(list, "a list", value, path)
     for limit in limits:
         if len(value) < limit.minimum or (limit.maximum is not None and len(value) > limit.maximum):
             raise WireError(path, f"has {len(value)} items, allowed are {limit.minimum} to {limit.maximum}")
-    return tuple(_parse_value(item, one, f"{path}[{index}]") for index, one in enumerate(value))
+    return tuple(read(one, f"{path}[{index}]") for index, one in enumerate(value))
 
 
-def _parse_text(_bare: Any, value: Any, limits: tuple[Any, ...], path: str) -> str:
-    _expect(value, str, "a string", path)
+def _parse_text(limits: tuple[Any, ...], value: Any, path: str) -> str:
+    _expect(str, "a string", value, path)
     try:
-        size = len(value.encode("utf-8"))
+        size = len(value) if value.isascii() else len(value.encode("utf-8"))
     except UnicodeEncodeError:
         raise WireError(path, "holds a lone surrogate") from None
     for limit in limits:
@@ -300,11 +309,11 @@ def _check_text(limit: Text, value: str, size: int, path: str) -> None:
         raise WireError(path, f"does not match {limit.pattern}")
 
 
-def _parse_secret(bare: Any, value: Any, limits: tuple[Any, ...], path: str) -> Secret:
-    return Secret(_parse_text(bare, value, limits, path))
+def _parse_secret(limits: tuple[Any, ...], value: Any, path: str) -> Secret:
+    return Secret(_parse_text(limits, value, path))
 
 
-def _parse_int(_bare: Any, value: Any, limits: tuple[Any, ...], path: str) -> int:
+def _parse_int(limits: tuple[Any, ...], value: Any, path: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
         raise WireError(path, "expected a whole number")
     for limit in limits:
@@ -315,33 +324,33 @@ def _parse_int(_bare: Any, value: Any, limits: tuple[Any, ...], path: str) -> in
     return value
 
 
-def _parse_bool(_bare: Any, value: Any, _limits: tuple[Any, ...], path: str) -> bool:
-    return bool(_expect(value, bool, "true or false", path))
+def _parse_bool(_limits: tuple[Any, ...], value: Any, path: str) -> bool:
+    return bool(_expect(bool, "true or false", value, path))
 
 
-def _parse_uuid(_bare: Any, value: Any, _limits: tuple[Any, ...], path: str) -> UUID:
+def _parse_uuid(_limits: tuple[Any, ...], value: Any, path: str) -> UUID:
     if not isinstance(value, str) or not _UUID.fullmatch(value):
         raise WireError(path, "expected a UUID in lower case")
     return UUID(value)
 
 
-def _parse_moment(_bare: Any, value: Any, _limits: tuple[Any, ...], path: str) -> datetime:
+def _parse_moment(_limits: tuple[Any, ...], value: Any, path: str) -> datetime:
     return parse_time(value, path)
 
 
-def _parse_any(_bare: Any, value: Any, _limits: tuple[Any, ...], _path: str) -> Any:
+def _parse_any(_limits: tuple[Any, ...], value: Any, _path: str) -> Any:
     return value
 
 
-def _parse_enum(bare: Any, value: Any, _limits: tuple[Any, ...], path: str) -> Any:
-    _expect(value, str, "a string", path)
+def _parse_enum(bare: Any, value: Any, path: str) -> Any:
+    _expect(str, "a string", value, path)
     try:
         return bare(value)
     except ValueError:
         raise WireError(path, f"is none of {', '.join(bare)}") from None
 
 
-_SCALARS: Mapping[Any, Callable[[Any, Any, tuple[Any, ...], str], Any]] = {
+_SCALARS: Mapping[Any, Callable[[tuple[Any, ...], Any, str], Any]] = {
     str: _parse_text,
     Secret: _parse_secret,
     int: _parse_int,
@@ -352,7 +361,18 @@ _SCALARS: Mapping[Any, Callable[[Any, Any, tuple[Any, ...], str], Any]] = {
 }
 
 
-_WRITERS: tuple[tuple[type, Callable[[Any], str]], ...] = (
+def _expect(kind: type | tuple[type, ...], words: str, value: Any, path: str) -> Any:
+    if not isinstance(value, kind):
+        raise WireError(path, f"expected {words}")
+    return value
+
+
+# Writing: how a type is written is found out once --------------------------------------------------
+
+_WRITERS: tuple[tuple[type, Callable[[Any], Any]], ...] = (
+    (Mapping, lambda value: {key: dump(one) for key, one in value.items()}),
+    (tuple, lambda value: [dump(one) for one in value]),
+    (list, lambda value: [dump(one) for one in value]),
     (Secret, Secret.reveal),
     (UUID, str),
     (StrEnum, str),
@@ -360,9 +380,20 @@ _WRITERS: tuple[tuple[type, Callable[[Any], str]], ...] = (
 )
 
 
-def _expect(value: Any, kind: type | tuple[type, ...], words: str, path: str) -> Any:
-    if not isinstance(value, kind):
-        raise WireError(path, f"expected {words}")
+@functools.cache
+def _writer(kind: Hashable) -> Callable[[Any], Any]:
+    if dataclasses.is_dataclass(kind):
+        return functools.partial(_write_members, members(kind))
+    made = typing.cast("type[Any]", kind)
+    return next((write for known, write in _WRITERS if issubclass(made, known)), _as_it_is)
+
+
+def _write_members(known: tuple[Member, ...], value: Any) -> dict[str, Any]:
+    found = ((member, getattr(value, member.name)) for member in known)
+    return {member.name: dump(one) for member, one in found if not (member.omit and one is None)}
+
+
+def _as_it_is(value: Any) -> Any:
     return value
 
 
