@@ -1,6 +1,7 @@
 """The port against clients that are slow, silent, wrong or many."""
 
 import asyncio
+import gc
 import json
 import socket
 import time
@@ -180,7 +181,9 @@ def test_a_client_that_does_not_read_its_answer(tmp_path, monkeypatch):
                 f"GET /api/v1/files/{file.id} HTTP/1.1\r\nAuthorization: Bearer {token}\r\n\r\n".encode()
             )
             assert alive(server)
-            time.sleep(0.6)
+            _wait_until(lambda: server._sockets._tasks == set())
+            transports = [one for one in gc.get_objects() if isinstance(one, asyncio.Transport)]
+            assert not any(one.get_write_buffer_size() for one in transports)
             got = 0
             with suppress(ConnectionResetError):
                 while chunk := connection.recv(65536):
@@ -188,6 +191,14 @@ def test_a_client_that_does_not_read_its_answer(tmp_path, monkeypatch):
             assert got < 30_000_000
         whole = call(server, "GET", f"/files/{file.id}", token)
         assert (whole.status, len(whole.body)) == (200, 30_000_000)
+
+
+def _wait_until(true):
+    for _ in range(250):
+        if true():
+            return
+        time.sleep(0.02)
+    pytest.fail("it did not come true")
 
 
 def test_a_stream_ends_when_its_reader_is_gone(tmp_path, monkeypatch):
@@ -208,11 +219,7 @@ def test_a_stream_ends_when_its_reader_is_gone(tmp_path, monkeypatch):
             connection.sendall(b"GET /people/v1/events HTTP/1.1\r\n\r\n")
             while b"first" not in connection.recv(1000):
                 pass
-        for _ in range(100):
-            if closed:
-                return
-            time.sleep(0.02)
-        pytest.fail("the stream was not closed")
+        _wait_until(lambda: closed)
 
 
 def test_a_lost_answer_closes_the_connection(tmp_path):
