@@ -147,7 +147,7 @@ class HermesRuntime:
 
     async def start_turn(self, turn: TurnRequest, events: TurnEvents) -> TurnEnd:
         """Have Hermes do one turn and wait for its end."""
-        active = ActiveTurn(turn, events, self._cursor)
+        active = ActiveTurn(turn, events, self._cursor, self._session_of(turn))
         self._waiting.add(active)
         try:
             free = await self._free(active)

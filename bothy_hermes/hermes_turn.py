@@ -41,11 +41,14 @@ class ActiveTurn:
         request: What was asked of Hermes.
         events: Who is told.
         cursor: What Hermes puts behind an unfinished text.
+        session_id: The session that the thread has before the turn, None when the turn makes one.
     """
 
-    def __init__(self, request: TurnRequest, events: TurnEvents, cursor: str) -> None:
+    def __init__(
+        self, request: TurnRequest, events: TurnEvents, cursor: str, session_id: str | None = None
+    ) -> None:
         self.request = request
-        self.judge = TurnJudge(frozenset({str(request.message_id)}))
+        self.judge = TurnJudge(frozenset({str(request.message_id)}), session_id)
         self.started = asyncio.Event()
         self.processed = asyncio.Event()
         self.over = asyncio.Event()

@@ -85,7 +85,9 @@ class RunSession:
         """The report, None when the server knows already what there is to say."""
         missing = self._switch is SessionSwitch.MISSING
         started = missing or self._switch is SessionSwitch.NEW or await self._is_fresh(session_id, parent)
-        if session_id == self._wanted.external_session_ref and not started:
+        # A session that a person named is the thread's once it is reported, not before.
+        known = session_id == self._wanted.external_session_ref and self._mode is not SessionMode.BIND
+        if known and not started:
             return None
         return ReportAgentSession(
             external_session_ref=session_id,

@@ -98,13 +98,15 @@ class TurnJudge:
 
     Args:
         own_ids: The message IDs that a reply of this turn may answer.
+        session_id: The session that the thread has before the turn, None when the turn makes one.
 
     Attributes:
         cancelled: Whether the turn was interrupted, by us or by Hermes; whoever saw it sets it.
     """
 
-    def __init__(self, own_ids: frozenset[str]) -> None:
+    def __init__(self, own_ids: frozenset[str], session_id: str | None = None) -> None:
         self._own_ids = set(own_ids)
+        self._own_tasks = {session_id} if session_id else set()
         self._control_ids: set[str] = set()
         self._main_session = ""
         self._main_turns: set[str] = set()
@@ -160,7 +162,7 @@ class TurnJudge:
         if ids.turn_id and ids.turn_id in self._child_turns:
             return Owner.CHILD
         if ids.session_id and ids.session_id == self._main_session:
-            return Owner.MAIN if ids.task_id == ids.session_id else Owner.STRANGER
+            return Owner.MAIN if ids.task_id in self._own_tasks else Owner.STRANGER
         return Owner.CHILD if ids.session_id in self._child_sessions else Owner.STRANGER
 
     def take(self, fact: Fact) -> Owner:
@@ -190,8 +192,10 @@ class TurnJudge:
             self._child_sessions.add(ids.session_id)
             self._child_turns.add(ids.turn_id)
             return Owner.CHILD
-        if ids.task_id != ids.session_id:
+        # A session that is compressed before the model is asked is a new one; the task is still the old.
+        if ids.task_id != ids.session_id and ids.task_id not in self._own_tasks:
             return Owner.STRANGER
+        self._own_tasks |= {ids.task_id, ids.session_id}
         self._main_session = ids.session_id
         self._main_turns.add(ids.turn_id)
         self._last, self._error, self._end = _Last.ASKED, None, None

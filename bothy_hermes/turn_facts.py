@@ -22,7 +22,7 @@ class Ids:
 
     Attributes:
         session_id: Hermes' session.
-        task_id: Equal to the session for the turn itself, another for work beside it.
+        task_id: For the turn itself the session that it began with, another for work beside it.
         turn_id: Hermes' ID of the turn, its own for subagents and for reviews in the background.
     """
 

@@ -87,6 +87,23 @@ def test_decision_10_a_missing_session_is_said_to_be_missing(tmp_path):
     flow(tmp_path, steps, hermes)
 
 
+def test_decision_10_a_bound_session_is_the_threads_from_then_on(tmp_path):
+    """The server learns it from the report, although it has named the session itself."""
+    hermes = Sessions(FIRST, SECOND, SECOND)
+
+    async def steps(made):
+        thread = made.thread()
+        await made.ended(made.say(thread, "one"))
+        made.runtime.switch = SessionSwitch.BOUND
+        await made.ended(made.say(thread, "go on there", session_mode="bind", bind_ref=SECOND))
+        assert session_of(made, thread) == (SECOND, 2)
+        made.runtime.switch = SessionSwitch.KEPT
+        await made.ended(made.say(thread, "and on"))
+        assert made.runtime.sessions_wanted[-1] == ("resume", SECOND)
+
+    flow(tmp_path, steps, hermes)
+
+
 @pytest.mark.parametrize(
     ("outcome", "title"), [(TurnOutcome.COMPLETED, "On colours"), (TurnOutcome.FAILED, None)]
 )

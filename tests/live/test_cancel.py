@@ -67,7 +67,6 @@ def test_a_cancelled_turn_ends_and_the_next_message_begins_cleanly(talk, text, r
     if not talk.run(run_id).run.state.ended:
         seconds = cancel(talk, run_id)
         assert talk.run(run_id).run.state == "cancelled"
-        print(text, round(seconds, 2))
         assert seconds < TURN_SECONDS + 1.0
     pause(0.3)
     assert said(talk, run_id) == before
