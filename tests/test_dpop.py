@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bothy_hermes.dpop import ProofSigner, target_uri, thumbprint, verify_proof
@@ -229,6 +229,7 @@ def test_a_url_has_one_spelling(url, target):
     assert check(make(url=url), url=target).jti == "p1"
 
 
+@settings(max_examples=50)
 @given(st.text(max_size=80))
 def test_no_text_lets_another_error_out(text):
     """Hostile proofs end as ProofRefused, nothing else."""

@@ -5,7 +5,7 @@ import json
 import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bothy_hermes.jose import (
@@ -55,6 +55,7 @@ def test_a_thumbprint_ignores_what_does_not_define_the_key():
     assert len(thumbprint(JWK)) == 43
 
 
+@settings(max_examples=30)
 @given(st.integers(1, 2**200))
 def test_keys_survive_the_way_through_a_jwk(secret):
     """Coordinates are written with their full width, leading zeros included."""
@@ -131,6 +132,7 @@ def flipped(text, position):
     return text[:position] + ("A" if text[position] != "A" else "B") + text[position + 1 :]
 
 
+@settings(max_examples=60)
 @given(st.data())
 def test_every_changed_character_is_noticed(data):
     """No character of a signed text can be exchanged."""
@@ -195,6 +197,7 @@ def test_the_algorithm_is_pinned(alg):
     assert reason(read_compact, with_head(json.dumps({"alg": alg}).encode())) == "alg"
 
 
+@settings(max_examples=40)
 @given(st.binary(max_size=100))
 def test_segments_survive_both_ways(data):
     """Encoding has one result, and decoding takes exactly that."""
@@ -202,6 +205,7 @@ def test_segments_survive_both_ways(data):
         assert decode_segment(encode_segment(data)) == data
 
 
+@settings(max_examples=40)
 @given(st.text(max_size=300))
 def test_no_text_lets_another_error_out(text):
     """Whatever comes, the only error is ours."""

@@ -4,7 +4,7 @@ import json
 from datetime import UTC, datetime
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bothy_hermes.errors import ProblemAnswer, RunEnded, VersionConflict
@@ -111,6 +111,7 @@ def test_the_body_goes_before_the_challenge():
     assert read(403, b"", www_authenticate='DPoP error="use_dpop_nonce"').code is None
 
 
+@settings(max_examples=50)
 @given(st.binary(max_size=200), st.integers(400, 599), st.text(max_size=40))
 def test_no_answer_breaks_the_reader(body, status, challenge):
     """Whatever bytes come, an error comes out that repeats none of them."""

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bothy_hermes import jose
@@ -206,6 +206,7 @@ def test_a_null_binding_is_a_binding():
     assert reason(Secret(signed(run_header(), text))) == "jkt"
 
 
+@settings(max_examples=40)
 @given(st.text(max_size=200))
 def test_no_text_lets_another_error_out(text):
     """Hostile tokens end as TokenRefused, nothing else."""
@@ -225,6 +226,7 @@ JSON = st.recursive(
 )
 
 
+@settings(max_examples=50)
 @given(st.sampled_from(sorted(run_claims() | {"cnf": 1})), JSON)
 def test_no_signed_claim_lets_another_error_out(name, value):
     """Even a server gone mad can only cause a TokenRefused."""

@@ -160,16 +160,18 @@ SUBJECTS = {
 }
 
 
-@pytest.mark.parametrize("verifier", VERIFIERS)
 @pytest.mark.parametrize("subject", SUBJECTS)
-def test_only_the_right_verifier_takes_it(subject, verifier):
-    """Each pair of the matrix: taken by whom it is for, refused with our own error by all others."""
+def test_only_the_right_verifiers_take_it(subject):
+    """A row of the matrix: taken by whom it is for, refused with our own error by all others."""
     text, takers = SUBJECTS[subject]
-    if verifier in takers:
-        assert VERIFIERS[verifier](text)
-    else:
-        with pytest.raises((TokenRefused, ProofRefused)):
-            VERIFIERS[verifier](text)
+    assert {name for name, verify in VERIFIERS.items() if taken(verify, text)} == takers
+
+
+def taken(verify, text):
+    try:
+        return bool(verify(text))
+    except (TokenRefused, ProofRefused):
+        return False
 
 
 def test_a_proofs_key_is_never_asked_for_as_a_run_tokens():
