@@ -56,3 +56,21 @@ def test_a_message_during_a_run_becomes_the_next_run(world):
         body for body in world.asked("the second message") if "the second message" in last_user_text(body)
     ]
     assert len(turns) == 1
+
+
+def test_a_stranger_hears_nothing_of_hermes(world):
+    """Whoever is not on the server's list gets a run that says so: no model, no greeting, no pairing code."""
+    instance = world.server.instance
+    eve = instance.add_person("Eve", "member", run_kinds=())
+    thread = instance.create_thread(eve.id)
+    run_id = instance.post_message(eve.id, thread.id, "repeat I am Eve").run_id
+    refused = world.wait_for(str(run_id), str(thread.id))
+    assert (refused.state, refused.run["reason"]) == ("failed", "not_allowed")
+    assert [one["author"]["kind"] for one in refused.messages] == ["person"]
+    assert world.asked("I am Eve") == []
+    instance.set_allowed(eve.id, ("operator",))
+    thread = instance.create_thread(eve.id)
+    run_id = instance.post_message(eve.id, thread.id, "repeat Eve again").run_id
+    said = world.wait_for(str(run_id), str(thread.id))
+    assert said.texts("answer") == ["[script] Eve again"]
+    assert "pairing" not in str(said.messages).lower()
