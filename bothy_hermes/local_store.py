@@ -75,9 +75,7 @@ class LocalStore:
             StateError: A record cannot be read.
         """
         with self._errors():
-            rows = self._database.execute(
-                "SELECT kind, key, record FROM records ORDER BY position"
-            ).fetchall()
+            rows = self._database.execute(_GET_ALL).fetchall()
         for kind, key, text in rows:
             try:
                 table = tables[kind]
