@@ -99,11 +99,10 @@ def check_signature(text: str, key: PublicKey) -> None:
         JoseError: "signature".
     """
     signed, _, signature = text.rpartition(".")
+    algorithm = ECAlgorithm(ECAlgorithm.SHA256)
     try:
         # Not through `decode`, which would take the text apart a second time.
-        proven = ECAlgorithm(ECAlgorithm.SHA256).verify(
-            signed.encode("ascii"), key, decode_segment(signature)
-        )
+        proven = algorithm.verify(signed.encode("ascii"), key, decode_segment(signature))
     except (*_LIBRARY_ERRORS, JoseError):
         proven = False
     if not proven:
