@@ -150,11 +150,6 @@ class LocalServer:
         return f"{self.origin}/"
 
     @property
-    def people_url(self) -> str:
-        """The base of the people's calls."""
-        return f"{self.origin}/people/v1"
-
-    @property
     def instance_id(self) -> UUID:
         """The instance's ID."""
         return self.instance.id
