@@ -41,6 +41,9 @@ Held = Mapping[UUID, str]
 STEER_MARK = "OUT-OF-BAND USER MESSAGE"
 """What Hermes puts before and behind a text that it hands into a turn."""
 
+BRIDGE = "tool_call"
+"""The tool through which the model calls those that Hermes does not show it."""
+
 SUBAGENT = "subagent"
 """The platform under which Hermes runs the agents that a turn delegates to."""
 
@@ -191,6 +194,8 @@ def _read_calls(calls: Any) -> list[ToolSentence]:
         name = getattr(function, "name", None)
         if isinstance(name, str):
             arguments = _read_arguments(getattr(function, "arguments", None))
+            if name == BRIDGE and isinstance(_member(arguments, "name"), str):
+                name, arguments = arguments["name"], arguments.get("arguments")
             found.append(ToolSentence(name, hermes_versions.status_sentences(name, arguments)))
     return found
 
@@ -209,6 +214,9 @@ def _read_usage(payload: Payload) -> Usage | None:
     if not isinstance(usage, Mapping):
         return None
     model = payload.get("response_model") or payload.get("model")
+    amount = hermes_versions.estimated_micros(
+        str(payload.get("model") or ""), usage, payload.get("provider"), payload.get("base_url")
+    )
     return Usage(
         provider=str(payload.get("provider") or "unknown"),
         model=str(model or "unknown"),
@@ -216,6 +224,8 @@ def _read_usage(payload: Payload) -> Usage | None:
         tokens_out=_count(usage, "output_tokens"),
         tokens_cache_read=_count(usage, "cache_read_tokens"),
         tokens_cache_write=_count(usage, "cache_write_tokens"),
+        currency="USD" if amount is not None else None,
+        amount_micros=amount,
     )
 
 

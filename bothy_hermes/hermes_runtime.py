@@ -46,6 +46,10 @@ BUSY_SECONDS = START_SECONDS + END_SECONDS + 5.0
 """How long a thread's last turn is waited for: until it was reached, its agent ended, and Hermes had
 tidied up, which it does just after the end that it reports."""
 
+REACH_SECONDS = 60.0
+"""How long an interrupt waits for the agent to exist: the first one of a cold process took 25 seconds on a
+loaded machine. An interrupt before that reaches nobody, and the agent asks the model all the same."""
+
 AGENT_SECONDS = 1.0
 """How long a text waits for the agent that is to take it; Hermes looks for it every 0.05 seconds."""
 
@@ -230,7 +234,7 @@ class HermesRuntime:
         and can no longer be reached.
         """
         active.cancel()
-        await self._until(lambda: active.processed.is_set() or self._is_reachable(active), START_SECONDS)
+        await self._until(lambda: active.processed.is_set() or self._is_reachable(active), REACH_SECONDS)
         if active.processed.is_set():
             return
         message_id = str(self._clock.new_id())

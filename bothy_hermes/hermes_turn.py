@@ -296,6 +296,8 @@ class ActiveTurn:
             self.notice(verdict.notice)
             return None
         try:
+            # Before 0.21 Hermes sends texts as the model wrote them, with empty lines around.
+            text = text.strip("\n").rstrip()
             if verdict.kind is TextKind.INTERIM:
                 message = await self._events.on_interim(text)
             else:

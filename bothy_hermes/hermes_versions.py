@@ -8,7 +8,7 @@ repackaged or later Hermes is judged by what it can do.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -17,6 +17,8 @@ from typing import Any
 
 _UNTRANSLATED = "display.status_phrase."
 """How a status sentence starts in a build of 0.22 that ships no translations."""
+
+_COUNTS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "request_count")
 
 _ZERO_WIDTH = "\u2060"
 """WORD JOINER: put before a slash where Hermes would read a person's text as a command (0.19)."""
@@ -215,6 +217,29 @@ def shown_command(command: str) -> str:
     """Return a command as Hermes shows it in a prompt: without what looks like a secret."""
     redact = _attribute(("gateway.run", "_redact_approval_command"))
     return str(redact(command)) if redact is not None else command
+
+
+def estimated_micros(
+    model: str, usage: Mapping[str, Any], provider: str | None, base_url: str | None
+) -> int | None:
+    """Return what Hermes estimates a request to cost, in millionths of a dollar; None when it cannot tell.
+
+    Only prices that Hermes ships count: for others it would ask a server, in the middle of a turn.
+    """
+    route_of = _attribute(("agent.usage_pricing", "resolve_billing_route"))
+    estimate = _attribute(("agent.usage_pricing", "estimate_usage_cost"))
+    canonical = _attribute(("agent.usage_pricing", "CanonicalUsage"))
+    shipped = _attribute(("agent.usage_pricing", "_lookup_official_docs_pricing"))
+    if route_of is None or estimate is None or canonical is None or shipped is None:
+        return None
+    try:
+        if shipped(route_of(model, provider=provider, base_url=base_url)) is None:
+            return None
+        counts = {name: int(usage.get(name) or 0) for name in _COUNTS}
+        amount = estimate(model, canonical(**counts), provider=provider, base_url=base_url).amount_usd
+        return None if amount is None else int(amount * 1_000_000)
+    except Exception:  # noqa: BLE001  # whatever Hermes raises, the amount is unknown
+        return None
 
 
 def asks_with_prompt(base: type) -> bool:
