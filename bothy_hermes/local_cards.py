@@ -53,8 +53,6 @@ class Cards:
     def await_input(self, run: RunRecord, body: AwaitRunInput) -> RunRecord:
         """Open a card: the run waits on it."""
         card = self._card_of(run, body.message_id)
-        if run.run.state is RunState.QUEUED:
-            raise conflict(ProblemCode.RUN_NOT_RUNNING, "the run was not started", violation=True)
         if card.state is CardState.OPEN:
             raise conflict(ProblemCode.CARD_OPEN, "the run waits on this card already", violation=True)
         if card.state is not CardState.POSTED:

@@ -66,9 +66,7 @@ class Presence:
         return self._core.clock.monotonic() - self._alive.get(consumer, self._started)
 
     def gone_for(self, consumer: str) -> float:
-        """Tell for how many seconds a consumer has had no connection; 0 while it has one."""
-        if consumer in self.links:
-            return 0.0
+        """Tell how many seconds ago the last connection of a consumer ended."""
         return self._core.clock.monotonic() - self._gone.get(consumer, self._started)
 
     def attach(self, identify: Identify, *, costs_off: bool) -> tuple[Link, Link | None]:

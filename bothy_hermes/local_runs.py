@@ -273,10 +273,6 @@ class PatchPace:
         self._last[run_id] = now
         return "a patch came before the interval" if broken else None
 
-    def retry_after(self, run_id: UUID) -> float:
-        """Seconds until the next patch is due."""
-        return max(0.0, self._wait(run_id))
-
     @property
     def _interval(self) -> float:
         return self._core.options.run_update_min_interval_ms / 1000

@@ -2,9 +2,11 @@
 
 import pytest
 
+from bothy_hermes.codec import parse
 from bothy_hermes.local_rules import Refused
+from bothy_hermes.wire import StartRun
 from bothy_hermes.wire_words import RunState
-from tests.fakes.local_kit import button, rig
+from tests.fakes.local_kit import EVIDENCE, button, rig
 
 
 def test_a_message_makes_a_queued_run(tmp_path):
@@ -64,6 +66,22 @@ def test_a_run_starts_once(tmp_path):
         job = made.running()
         refused = job.start(tool_class="chat")
         assert (refused.status, refused.code) == (409, "run_not_startable")
+
+
+def test_two_runs_of_a_thread_are_never_started_at_once(tmp_path):
+    """The second one is not even offered; should a call for it come all the same, it is refused."""
+    with rig(tmp_path) as made:
+        thread = made.thread()
+        job = made.running(thread)
+        for person in (made.ada, made.ben):
+            made.say(thread, "more", person)
+            made.take()
+        job.finish()
+        made.running_next()
+        _, second = made.instance.state.runs.group("active", thread.id)
+        with pytest.raises(Refused) as caught, made.instance.state.unit():
+            made.instance.runs_side.start(second, parse(StartRun, EVIDENCE))
+        assert caught.value.code == "run_not_startable"
 
 
 def test_an_unacked_invocation_is_not_started(tmp_path):
@@ -454,6 +472,18 @@ def test_late_messages_and_the_report_are_taken_for_a_day(tmp_path):
         assert job.finish("failed", "agent_offline").status == 200
         made.tick(86_400)
         assert job.renew(with_agent=True).code == "run_ended"
+
+
+def test_a_day_later_no_report_is_taken(tmp_path):
+    """Not even with a token that was renewed in time and still lives."""
+    with rig(tmp_path) as made:
+        job = made.running()
+        made.instance.cancel_run(made.ada.id, job.id)
+        made.take()
+        made.clock.move(86_300)
+        job.token = job.renew(with_agent=True).json["token"]
+        made.clock.move(200)
+        assert job.finish("cancelled").code == "run_ended"
 
 
 def test_a_run_cancelled_by_a_person_takes_no_late_messages(tmp_path):
