@@ -116,6 +116,7 @@ class RunCards:
         self._patcher = patcher
         self._spawn = spawn
         self._end_run = end_run
+        self._over = False
         self._cards: dict[str, _Card] = {}
         self._news = asyncio.Condition()
 
@@ -235,6 +236,7 @@ class RunCards:
         await card.settled.wait()
         if not await self._resume(card, cause, followup):
             card.move(CardState.CLOSED)
+            await self._let_go(card)
             return REFUSED
         self._show_wait()
         if not await self._services.runtime.answer_prompt(card.prompt, answer.value):
@@ -252,7 +254,7 @@ class RunCards:
         proof = await self._services.prover.now()
         reason = proof.refusal(self._run.billing_mode, self._run.tool_class)
         if reason is not None:
-            self._end_run(reason)
+            self._stop(reason)
             return False
         start = proof.start(self._run.billing_mode)
         body = ResumeRun(
@@ -266,18 +268,32 @@ class RunCards:
         try:
             await self._services.api.resume_run(self._run.id, self._token, body)
         except RunEnded:
-            return False
-        except ProblemAnswer as problem:
-            return self._resume_refused(problem)
-        return True
-
-    def _resume_refused(self, problem: ProblemAnswer) -> bool:
-        _log.warning("run %s: a card's wait was not ended: %s", self._run.id, problem)
-        if problem.code == ProblemCode.BILLING_MODE_MISMATCH:
-            self._end_run(Reason.BILLING_MODE_MISMATCH)
-        elif problem.code == ProblemCode.TOOL_CLASS_EXCEEDED:
-            self._end_run(Reason.TOOL_CLASS_EXCEEDED)
+            self._over = True
+        except BothyError as error:
+            self._resume_failed(error)
+        else:
+            return True
         return False
+
+    def _resume_failed(self, error: BothyError) -> None:
+        _log.warning("run %s: a card's wait was not ended: %s", self._run.id, error)
+        code = error.code if isinstance(error, ProblemAnswer) else None
+        if code == ProblemCode.BILLING_MODE_MISMATCH:
+            self._stop(Reason.BILLING_MODE_MISMATCH)
+        elif code == ProblemCode.TOOL_CLASS_EXCEEDED:
+            self._stop(Reason.TOOL_CLASS_EXCEEDED)
+
+    def _stop(self, reason: Reason) -> None:
+        self._over = True
+        self._end_run(reason)
+
+    async def _let_go(self, card: _Card) -> None:
+        """Hermes gets the answer nobody gave, or it would wait for one until its own time is over.
+
+        Not when the run ends: then the interrupt goes first, or the model would speak once more.
+        """
+        if not self._over:
+            await self._services.runtime.answer_prompt(card.prompt, WITHDRAWN[card.prompt.kind])
 
     async def _close(self, card: _Card) -> None:
         """Nobody waits behind the card: end its wait, so that nobody can use it."""

@@ -5,8 +5,10 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from uuid import UUID
 
+import pytest
+
 from bothy_hermes.actual_mode import determine
-from bothy_hermes.errors import ProblemAnswer
+from bothy_hermes.errors import ProblemAnswer, RunEnded, WireError
 from bothy_hermes.live_box import LiveBox
 from bothy_hermes.proof import Proof
 from bothy_hermes.run_cards import DELIVERY_SECONDS, RunCards
@@ -145,6 +147,31 @@ def test_a_wait_that_the_server_refuses_leaves_nothing_usable(tmp_path):
         assert await ground.store.cards(RUN) == []
 
     scenario(tmp_path, steps, refusals={"awaitRunInput": ProblemAnswer("awaitRunInput", 409, "card_closed")})
+
+
+@pytest.mark.parametrize(
+    ("error", "heard", "ended"),
+    [
+        (ProblemAnswer("resumeRun", 409, "run_not_waiting"), [""], []),
+        (WireError("run", "is missing"), [""], []),
+        (RunEnded("resumeRun", 409, "run_ended"), [], []),
+        (ProblemAnswer("resumeRun", 409, "billing_mode_mismatch"), [], ["billing_mode_mismatch"]),
+    ],
+)
+def test_an_answer_that_cannot_be_used_leaves_hermes_waiting_for_nobody(tmp_path, error, heard, ended):
+    """It hears that nobody answered, unless the run is over: then it is interrupted first."""
+
+    async def steps(ground):
+        await ground.wait(QUESTION)
+        future = ground.runtime.waiting["c1"]
+        await until(lambda: "awaitRunInput" in ground.server.taken)
+        await until(lambda: ground.cards.for_text() is not None)
+        await ground.cards.text(UUID(int=7), "blue")
+        assert ([future.result()] if future.done() else []) == heard
+        assert ground.ended == ended
+        assert ground.cards.for_text() is None
+
+    scenario(tmp_path, steps, refusals={"resumeRun followup": error})
 
 
 def test_a_card_that_the_server_refuses_is_no_approval(tmp_path):
