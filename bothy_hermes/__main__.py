@@ -94,6 +94,21 @@ def _fill_demo(parser: argparse.ArgumentParser) -> None:
     )
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--once", metavar="TEXT", help="post TEXT, show the run and its answer, and end")
+    parser.add_argument(
+        "--answer",
+        metavar="LABEL",
+        action="append",
+        default=[],
+        help="answer the next card; may be repeated",
+    )
+    parser.add_argument(
+        "--follow-up",
+        metavar="TEXT[@SECONDS]",
+        action="append",
+        default=[],
+        help="write TEXT while the run works, so many seconds after its start",
+    )
+    parser.add_argument("--cancel-after", metavar="SECONDS", type=float, help="cancel the run then")
     parser.add_argument("--json", action="store_true", help="one JSON object a line (with --once)")
     parser.add_argument("--keep", metavar="DIR", type=Path, help="keep everything in the new directory DIR")
     parser.set_defaults(command=_demo)
@@ -101,8 +116,10 @@ def _fill_demo(parser: argparse.ArgumentParser) -> None:
 
 def _demo(options: argparse.Namespace) -> int:
     from .demo import run_demo
+    from .demo_acts import Acts, read_follow_up
 
-    return run_demo(options.once, as_json=options.json, keep=options.keep, out=sys.stdout)
+    acts = Acts(tuple(options.answer), tuple(map(read_follow_up, options.follow_up)), options.cancel_after)
+    return run_demo(options.once, as_json=options.json, keep=options.keep, out=sys.stdout, acts=acts)
 
 
 def _fill_local_server(parser: argparse.ArgumentParser) -> None:

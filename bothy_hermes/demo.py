@@ -15,6 +15,7 @@ from types import FrameType
 from typing import Any, TextIO
 
 from .clock import Clock, system_clock
+from .demo_acts import POLL_SECONDS, Actor, Acts
 from .demo_person import RunFeed
 from .demo_show import Show
 from .demo_world import DemoWorld
@@ -30,7 +31,13 @@ EXIT_FAILED = 1
 
 
 def run_demo(
-    once: str | None, *, as_json: bool, keep: Path | None, out: TextIO, clock: Clock | None = None
+    once: str | None,
+    *,
+    as_json: bool,
+    keep: Path | None,
+    out: TextIO,
+    clock: Clock | None = None,
+    acts: Acts | None = None,
 ) -> int:
     """Run the demo command.
 
@@ -40,6 +47,7 @@ def run_demo(
         keep: The directory that is kept; None deletes everything at the end.
         out: Where the lines go.
         clock: Time and IDs.
+        acts: What the person does after the message.
 
     Returns:
         The exit status: 0 completed, 1 not completed, 128 and the signal's number when stopped.
@@ -52,7 +60,7 @@ def run_demo(
     with _signals() as came, _directory(keep) as root:
         world = DemoWorld(root, clock)
         try:
-            status = _run(world, show, once, clock)
+            status = _run(world, show, once, clock, acts or Acts())
         except KeyboardInterrupt:
             status = 128 + came[0]
         finally:
@@ -64,7 +72,7 @@ def run_demo(
     return status
 
 
-def _run(world: DemoWorld, show: Show, once: str | None, clock: Clock) -> int:
+def _run(world: DemoWorld, show: Show, once: str | None, clock: Clock, acts: Acts) -> int:
     show.stage("Starting a Bothy server, a scripted model and a throwaway Hermes profile")
     world.open()
     show.stage(f"The server is at {world.server.api_url}; Hermes is starting")
@@ -73,7 +81,7 @@ def _run(world: DemoWorld, show: Show, once: str | None, clock: Clock) -> int:
     restarts = len(world.gateway.restarts)
     again = f", at start {restarts + 1}" if restarts else ""
     show.stage(f"Hermes is connected after {clock.monotonic() - began:.1f} s{again}")
-    return _serve_people(world, show) if once is None else _post_once(world, show, once, clock)
+    return _serve_people(world, show) if once is None else _post_once(world, show, once, clock, acts)
 
 
 def _serve_people(world: DemoWorld, show: Show) -> int:
@@ -82,8 +90,8 @@ def _serve_people(world: DemoWorld, show: Show) -> int:
     raise _gateway_gone(world)
 
 
-def _post_once(world: DemoWorld, show: Show, text: str, clock: Clock) -> int:
-    """Post one message and show its run until it has ended."""
+def _post_once(world: DemoWorld, show: Show, text: str, clock: Clock, acts: Acts) -> int:
+    """Post one message, do the acts, and show the run until it has ended."""
     person = world.person()
     with closing(person.watch()) as feed:
         thread_id = person.open_thread()
@@ -91,20 +99,34 @@ def _post_once(world: DemoWorld, show: Show, text: str, clock: Clock) -> int:
         if run_id is None:
             raise ConfigError("--once", "the message started no run")
         show.stage("Posted the message")
-        view = _watch(world, show, feed, run_id, clock)
+        actor = Actor(person, show, thread_id, run_id, acts)
+        view = _watch(world, show, feed, run_id, clock=clock, actor=actor)
     show.result(view, person.answer(thread_id, run_id))
     return 0 if view["run"]["state"] == RunState.COMPLETED else EXIT_FAILED
 
 
-def _watch(world: DemoWorld, show: Show, feed: RunFeed, run_id: str, clock: Clock) -> dict[str, Any]:
+def _watch(
+    world: DemoWorld, show: Show, feed: RunFeed, run_id: str, *, clock: Clock, actor: Actor
+) -> dict[str, Any]:
     """Show a run as it changes and return its last view."""
-    began = clock.monotonic()
-    while clock.monotonic() - began < RUN_SECONDS:
-        change = feed.next(TELL_SECONDS)
+    began = told = clock.monotonic()
+    started: float | None = None
+    while (now := clock.monotonic()) - began < RUN_SECONDS:
+        change = feed.next(POLL_SECONDS)
+        if started is not None:
+            actor.due(now - started)
         if change is None:
-            _still_working(world, show, clock.monotonic() - began)
+            if now - told > TELL_SECONDS:
+                told = now
+                _still_working(world, show, now - began)
+            continue
+        told = now
+        if change[0] == "message":
+            actor.message(change[1])
         elif change[0] == "run" and change[1]["run"]["id"] == run_id:
             show.run(change[1])
+            if started is None and change[1]["run"]["state"] == RunState.RUNNING:
+                started = now
             if change[1]["run"]["state"] in ENDED_STATES:
                 return change[1]
     raise StartFailed("hermes", f"the run has not ended in {RUN_SECONDS:.0f} s")

@@ -83,6 +83,11 @@ class Person:
         """Cancel a run."""
         return self._call("POST", f"/runs/{run_id}/cancel", {})
 
+    def use(self, message_id: str, component_id: str, values: list[str]) -> Json:
+        """Use a component of a card."""
+        body = {"component_id": component_id, "values": values}
+        return self._call("POST", f"/messages/{message_id}/interactions", body)
+
     def watch(self) -> RunFeed:
         """Follow what changes from now on."""
         position = self.me()["position"]

@@ -16,7 +16,7 @@ from .defaults import CONTROL_SENDER, DEFAULT_PLATFORM_KEY
 from .gateway_process import GatewayPlace
 from .install_plan import Entry, InstallRequest, Value, new_config, platform_entries
 
-TOOLSETS = ("terminal", "todo")
+TOOLSETS = ("terminal", "todo", "clarify", "delegation")
 """What the demo's agent can do."""
 
 LEFT_OUT = ("local_", "demo", "gateway_process")

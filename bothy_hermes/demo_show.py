@@ -72,6 +72,19 @@ class Show:
         elif lines:
             self._write("\n".join(lines))
 
+    def card(self, message: Json) -> None:
+        """Show what the agent asks people, with the choices."""
+        labels = [
+            option["label"]
+            for one in message["components"]
+            for option in one["options"] or [{"label": one["label"]}]
+        ]
+        if self._as_json:
+            self._write({"card": message["content"], "choices": labels})
+            return
+        lines = [f"  ? {line}" for line in message["content"].splitlines() if line.strip()]
+        self._write("\n".join([*lines, f"  ? [{'] ['.join(labels)}]" if labels else "  ? (write an answer)"]))
+
     def result(self, view: Json, answer: str) -> None:
         """Show how the run ended and what was answered."""
         if self._as_json:

@@ -158,6 +158,7 @@ LAYERS = {
         "gateway_process",
         "demo_profile",
         "demo_world",
+        "demo_acts",
         "demo_person",
         "demo_show",
         "demo",

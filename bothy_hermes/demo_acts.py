@@ -1,0 +1,106 @@
+"""What the person of `demo --once` does after the message: answers cards, writes on, cancels.
+
+Layer: doors. The acts come from the command line; here they are read, and done when their time has
+come or their card is there. The person acts through the people's interface, as anybody would.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from .demo_person import Person
+from .demo_show import Show
+from .errors import ConfigError
+
+POLL_SECONDS = 0.2
+"""How often it is looked whether an act is due."""
+
+
+@dataclass(frozen=True, slots=True)
+class Acts:
+    """What the person is to do.
+
+    Attributes:
+        answers: Labels to choose, or texts for open questions; one for each card, in their order.
+        follow_ups: Texts, each with the seconds after the run's start.
+        cancel_after: Seconds after the run's start, None to let it end.
+    """
+
+    answers: tuple[str, ...] = ()
+    follow_ups: tuple[tuple[str, float], ...] = ()
+    cancel_after: float | None = None
+
+
+def read_follow_up(option: str) -> tuple[str, float]:
+    """Read `TEXT` or `TEXT@SECONDS`; without a time it is written one second after the start.
+
+    Examples:
+        >>> read_follow_up("and this@2.5")
+        ('and this', 2.5)
+        >>> read_follow_up("ada@example.org")
+        ('ada@example.org', 1.0)
+    """
+    text, at, seconds = option.rpartition("@")
+    try:
+        return (text, float(seconds)) if at else (option, 1.0)
+    except ValueError:
+        return option, 1.0
+
+
+class Actor:
+    """Does the acts in one run.
+
+    Args:
+        person: Who acts.
+        show: Told what is done.
+        thread_id: The thread.
+        run_id: The run.
+        acts: What to do.
+    """
+
+    def __init__(self, person: Person, show: Show, thread_id: str, run_id: str, acts: Acts) -> None:
+        self._person = person
+        self._show = show
+        self._thread_id = thread_id
+        self._run_id = run_id
+        self._answers = list(acts.answers)
+        self._timed = sorted(acts.follow_ups, key=lambda one: one[1])
+        self._cancel_after = acts.cancel_after
+        self._cards: set[str] = set()
+
+    def due(self, seconds: float) -> None:
+        """Do what is due so many seconds after the run's start."""
+        while self._timed and self._timed[0][1] <= seconds:
+            text, _ = self._timed.pop(0)
+            self._show.stage(f"Writing: {text}")
+            self._person.post(self._thread_id, text)
+        if self._cancel_after is not None and self._cancel_after <= seconds:
+            self._cancel_after = None
+            self._show.stage("Cancelling the run")
+            self._person.cancel(self._run_id)
+
+    def message(self, message: Mapping[str, Any]) -> None:
+        """Show a card of the run, and answer it when there is an answer left."""
+        open_card = message["kind"] == "card" and not message["closed"]
+        if message["run_id"] != self._run_id or not open_card or message["id"] in self._cards:
+            return
+        self._cards.add(message["id"])
+        self._show.card(message)
+        if self._answers:
+            answer = self._answers.pop(0)
+            self._show.stage(f"Answering: {answer}")
+            self._answer(message, answer)
+
+    def _answer(self, message: Mapping[str, Any], answer: str) -> None:
+        if not message["components"]:
+            self._person.post(self._thread_id, answer)
+            return
+        for component in message["components"]:
+            options = {option["label"]: option["value"] for option in component["options"] or ()}
+            label = next((one for one in options or [component["label"]] if answer in one), None)
+            if label is not None:
+                self._person.use(message["id"], component["id"], [options[label]] if options else [])
+                return
+        raise ConfigError("--answer", "a card has no such choice")

@@ -1,0 +1,108 @@
+"""What the person of `demo --once` does after the message."""
+
+import pytest
+
+from bothy_hermes.demo_acts import Actor, Acts, read_follow_up
+from bothy_hermes.errors import ConfigError
+
+BUTTONS = [
+    {"id": "c-1", "label": "Allow once", "options": None},
+    {"id": "c-2", "label": "Deny", "options": None},
+]
+SELECT = [
+    {
+        "id": "c-3",
+        "label": "Choose",
+        "options": [{"label": "Red", "value": "0"}, {"label": "Blue", "value": "1"}],
+    }
+]
+
+
+class Recorded:
+    """A person and what is shown of them."""
+
+    def __init__(self):
+        self.done = []
+        self.cards = []
+
+    def post(self, thread_id, text):
+        self.done.append(("post", thread_id, text))
+
+    def cancel(self, run_id):
+        self.done.append(("cancel", run_id))
+
+    def use(self, message_id, component_id, values):
+        self.done.append(("use", message_id, component_id, values))
+
+    def stage(self, text):
+        """Nothing: the acts themselves are looked at."""
+
+    def card(self, message):
+        self.cards.append(message["id"])
+
+
+def card(components, message_id="m-1", **more):
+    return {"id": message_id, "run_id": "r", "kind": "card", "closed": None, "components": components, **more}
+
+
+def actor(**acts):
+    made = Recorded()
+    return Actor(made, made, "t", "r", Acts(**acts)), made
+
+
+@pytest.mark.parametrize(
+    ("components", "answer", "done"),
+    [
+        (BUTTONS, "Deny", ("use", "m-1", "c-2", [])),
+        (SELECT, "Blue", ("use", "m-1", "c-3", ["1"])),
+        ([], "Bothy", ("post", "t", "Bothy")),
+    ],
+)
+def test_a_card_is_answered_by_a_label_or_a_text(components, answer, done):
+    """An open question takes a message."""
+    acting, made = actor(answers=(answer,))
+    acting.message(card(components))
+    acting.message(card(components))
+    assert made.done == [done]
+    assert made.cards == ["m-1"]
+
+
+def test_cards_are_answered_in_their_order_and_the_last_is_only_shown():
+    """There is no answer left for it."""
+    acting, made = actor(answers=("Allow", "Deny"))
+    for number in range(3):
+        acting.message(card(BUTTONS, f"m-{number}"))
+    assert [one[1:3] for one in made.done] == [("m-0", "c-1"), ("m-1", "c-2")]
+    assert len(made.cards) == 3
+
+
+@pytest.mark.parametrize("more", [{"run_id": "other"}, {"kind": "text"}, {"closed": "expired"}])
+def test_other_messages_are_left_alone(more):
+    """Cards of another run, texts, closed cards."""
+    acting, made = actor(answers=("Deny",))
+    acting.message(card(BUTTONS) | more)
+    assert (made.done, made.cards) == ([], [])
+
+
+def test_an_answer_that_is_no_choice_is_said():
+    """The option is named."""
+    acting, _ = actor(answers=("Maybe",))
+    with pytest.raises(ConfigError, match="--answer"):
+        acting.message(card(BUTTONS))
+
+
+def test_texts_and_the_cancel_come_in_their_time_and_once():
+    """In the order of their times, not of the options."""
+    acting, made = actor(follow_ups=(("later", 2.0), ("soon", 1.0)), cancel_after=3.0)
+    for seconds in (0.5, 1.2, 2.5, 3.0, 4.0):
+        acting.due(seconds)
+    assert made.done == [("post", "t", "soon"), ("post", "t", "later"), ("cancel", "r")]
+
+
+@pytest.mark.parametrize(
+    ("option", "read"),
+    [("and this", ("and this", 1.0)), ("and this@2.5", ("and this", 2.5)), ("a@b", ("a@b", 1.0))],
+)
+def test_a_follow_up_may_name_its_time(option, read):
+    """A text may hold the sign."""
+    assert read_follow_up(option) == read
