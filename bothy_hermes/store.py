@@ -97,10 +97,19 @@ class Store:
     `patient` view wait instead until the disk takes them.
     """
 
-    def __init__(self, writer: Writer, clock: Clock, health: StoreHealth, *, patient: bool = False) -> None:
+    def __init__(
+        self,
+        writer: Writer,
+        clock: Clock,
+        health: StoreHealth,
+        known: set[UUID],
+        *,
+        patient: bool = False,
+    ) -> None:
         self._writer = writer
         self._clock = clock
         self._health = health
+        self._known = known  # what the file remembers and a little more: others are not looked for in it
         self._is_patient = patient
 
     @classmethod
@@ -118,11 +127,12 @@ class Store:
         """
         writer = Writer(functools.partial(open_database, directory), _Scrubber())
         await writer.start()
-        return cls(writer, clock, StoreHealth(lambda: writer.commits, tell))
+        known = set(await writer.run(rows.event_ids))
+        return cls(writer, clock, StoreHealth(lambda: writer.commits, tell), known)
 
     def patient(self) -> Store:
         """The same file for work that can only wait: what the disk refuses now is tried until it is taken."""
-        return Store(self._writer, self._clock, self._health, patient=True)
+        return Store(self._writer, self._clock, self._health, self._known, patient=True)
 
     @property
     def trouble(self) -> StateError | None:
@@ -164,10 +174,13 @@ class Store:
         Raises:
             IllegalMove: An entry does not begin in that state.
         """
+        self._known.add(entry.event_id)  # first: who is cancelled from here on does not undo the taking
         return await self._run(_take, entry, calls, self._moment())
 
     async def entry(self, event_id: UUID) -> InboxEntry | None:
         """The entry of an event; None when the event is not remembered."""
+        if event_id not in self._known:
+            return None
         return await self._run(rows.entry_of, event_id)
 
     async def entry_of_run(self, run_id: UUID) -> InboxEntry | None:
@@ -189,6 +202,7 @@ class Store:
     async def forget_entry(self, event_id: UUID) -> None:
         """Forget an event, so that it is new when it is delivered again."""
         await self._run(rows.forget_entry, event_id)
+        self._known.discard(event_id)
 
     # Calls
 
@@ -285,7 +299,9 @@ class Store:
 
     async def prune(self, now: datetime) -> int:
         """Forget what is settled and old enough; returns how many rows went."""
-        return await self._run(rows.prune, now - SETTLED_LIFE, now - SESSION_LIFE)
+        events, gone = await self._run(_prune, now - SETTLED_LIFE, now - SESSION_LIFE)
+        self._known.difference_update(events)
+        return gone
 
     async def _run(
         self, job: Callable[Concatenate[sqlite3.Connection, P], T], *args: P.args, **kwargs: P.kwargs
@@ -322,6 +338,10 @@ def _take(connection: sqlite3.Connection, entry: InboxEntry, changes: Sequence[C
     if taken is Taken.NEW:
         _apply_all(connection, changes, moment)
     return taken
+
+
+def _prune(connection: sqlite3.Connection, settled: datetime, unused: datetime) -> tuple[list[UUID], int]:
+    return rows.old_events(connection, settled), rows.prune(connection, settled, unused)
 
 
 @final

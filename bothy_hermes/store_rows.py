@@ -101,6 +101,11 @@ def entry_of(connection: sqlite3.Connection, event_id: UUID) -> InboxEntry | Non
     return read_one(connection, f"{_ENTRY} WHERE event_id = ?", (str(event_id),), _entry)
 
 
+def event_ids(connection: sqlite3.Connection) -> list[UUID]:
+    """The IDs of every remembered event."""
+    return [UUID(event_id) for (event_id,) in connection.execute("SELECT event_id FROM inbox")]
+
+
 def entry_of_run(connection: sqlite3.Connection, run_id: UUID) -> InboxEntry | None:
     """The entry of the invocation that offered a run."""
     where = f"{_ENTRY} WHERE run_id = ? AND event_type = ? ORDER BY position DESC"
@@ -212,6 +217,15 @@ def apply(connection: sqlite3.Connection, change: Change, moment: str) -> None:
         IllegalMove: A move that the entry or the claim does not have.
     """
     _APPLY[type(change)](connection, change, moment)
+
+
+def old_events(connection: sqlite3.Connection, settled_before: datetime) -> list[UUID]:
+    """The events that `prune` forgets."""
+    found = connection.execute(
+        f"SELECT event_id FROM inbox WHERE state IN ({_CLOSED}) AND changed_at < ?",  # noqa: S608  # our words
+        (format_time(settled_before),),
+    )
+    return [UUID(event_id) for (event_id,) in found]
 
 
 def prune(connection: sqlite3.Connection, settled_before: datetime, unused_before: datetime) -> int:

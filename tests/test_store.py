@@ -4,6 +4,8 @@ import asyncio
 import resource
 import subprocess
 import sys
+from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -254,3 +256,41 @@ def test_many_waiters_share_commits(tmp_path):
     commits, found = with_store(tmp_path, use)
     assert found == 1000
     assert commits <= 500
+
+
+# What is not in the file is not looked for --------------------------------------------------------
+
+
+def test_a_new_event_is_known_to_be_new_without_the_disk(tmp_path):
+    """Every event asks; only one that the file may remember waits for the writer."""
+
+    async def use(store):
+        async def nobody(_job):
+            raise AssertionError("the writer was asked")
+
+        await store.take_event(entry(1))
+        ask, store._writer.run = store._writer.run, nobody
+        new = await store.entry(event_id(2)), await store.patient().entry(event_id(2))
+        store._writer.run = ask
+        return new, await store.entry(event_id(1)) is not None
+
+    assert with_store(tmp_path, use) == ((None, None), True)
+    assert with_store(tmp_path, lambda store: store.entry(event_id(1))) is not None
+
+
+def test_an_event_that_was_forgotten_by_age_is_new(tmp_path):
+    """As one that was never there, and the others stay."""
+    fake = FakeClock()
+
+    async def use():
+        store = await Store.open(tmp_path, fake.clock)
+        await store.take_event(entry(1, state=EntryState.SETTLED))
+        fake.move(30 * 3600)
+        await store.take_event(replace(entry(2, state=EntryState.SETTLED), created_at=fake.time))
+        await store.prune(fake.time + timedelta(hours=20))
+        left = [await store.entry(event_id(number)) is not None for number in (1, 2)]
+        known = set(store._known)
+        await store.close()
+        return left, known
+
+    assert asyncio.run(use()) == ([False, True], {event_id(2)})
