@@ -43,11 +43,15 @@ def dead(world):
 def come_back(world, thread_id):
     """Start the gateway again and wait until every run of the thread has ended and the books balance."""
     world.start()
-    instance = world.server.instance
-    _until(lambda: all(view.run.state.ended for view in instance.runs(_id(world, thread_id))), "the ends")
+    _until(lambda: all(run.state.ended for run in runs_of(world, thread_id)), "the ends")
     _until(lambda: unbalanced(world) == [], lambda: f"the books: {unbalanced(world)}")
     assert world.server.violations == []
-    return [view.run for view in instance.runs(_id(world, thread_id))]
+    return runs_of(world, thread_id)
+
+
+def runs_of(world, thread_id):
+    """A thread's runs, oldest first."""
+    return [view.run for view in world.server.instance.runs(_id(world, thread_id))]
 
 
 def unbalanced(world):
@@ -91,13 +95,23 @@ LOST = [("failed", "adapter_restarted")]
 DONE = [("completed", None)]
 
 
-def test_after_the_answer_and_before_the_end_it_is_answered_once(world):
-    """The answer was taken, the end was not: after the restart the end is sent, and nothing else."""
-    thread_id = world.new_thread()
+@pytest.fixture(scope="module")
+def killed(world):
+    """One kill for two threads: an answer was taken and its end was not, and a card is open."""
+    answered, asking = world.new_thread(), world.new_thread()
+    run_id = world.person().post(asking, "approve")
+    world.wait_for(run_id, asking, states=("waiting_input",))
     dies_at(world, "finishRun")
-    world.person().post(thread_id, "repeat before the end")
+    world.person().post(answered, "repeat before the end")
     dead(world)
-    assert ends(come_back(world, thread_id)) == DONE
+    come_back(world, answered)
+    return answered, asking
+
+
+def test_after_the_answer_and_before_the_end_it_is_answered_once(world, killed):
+    """The answer was taken, the end was not: after the restart the end is sent, and nothing else."""
+    thread_id, _ = killed
+    assert ends(runs_of(world, thread_id)) == DONE
     assert answers(world, thread_id) == ["[script] before the end"]
     assert asked_about(world, "before the end") == 1
     assert nothing_resumed(world)
@@ -118,21 +132,16 @@ def test_while_a_follow_up_waits_it_becomes_the_next_run(world):
     assert nothing_resumed(world)
 
 
-def test_with_an_open_card_nothing_stays_usable(world):
+def test_with_an_open_card_nothing_stays_usable(world, killed):
     """Nobody waits behind the card any more: it is closed, and a click is refused instead of believed."""
     instance = world.server.instance
-    thread_id = world.new_thread()
-    run_id = world.person().post(thread_id, "approve")
-    world.wait_for(run_id, thread_id, states=("waiting_input",))
-    world.gateway.kill()
-    assert ends(come_back(world, thread_id)) == LOST
+    _, thread_id = killed
+    assert ends(runs_of(world, thread_id)) == LOST
     (card,) = [one for one in instance.messages(_id(world, thread_id)) if one.kind == "card"]
     assert card.closed is not None
     ada = instance.people()[0]
     with pytest.raises(Refused):
         instance.use_component(ada.id, card.id, card.components[0].id)
-    said = world.say("repeat after the card")
-    assert (said.state, said.answer) == ("completed", "[script] after the card")
     assert nothing_resumed(world)
 
 
