@@ -10,6 +10,7 @@ from uuid import UUID
 import pytest
 
 from bothy_hermes import hermes_credential
+from bothy_hermes.errors import SessionRefused
 from bothy_hermes.hermes_control import Command
 from bothy_hermes.hermes_questions import ANSWER_SECONDS
 from bothy_hermes.hermes_runtime import (
@@ -19,9 +20,18 @@ from bothy_hermes.hermes_runtime import (
     HermesRuntime,
 )
 from bothy_hermes.hermes_sessions import HermesSessions
-from bothy_hermes.runtime import BusyMode, ResolvedCredential, TurnOutcome, TurnRequest
-from bothy_hermes.turn_facts import Asked, Ended, Ids, Replied, RequestFailed
-from bothy_hermes.wire_words import KeyType
+from bothy_hermes.runtime import (
+    BusyMode,
+    Prompt,
+    PromptEnd,
+    PromptKind,
+    ResolvedCredential,
+    SessionSwitch,
+    TurnOutcome,
+    TurnRequest,
+)
+from bothy_hermes.turn_facts import Asked, Ended, Ids, Replied, Requested, RequestFailed
+from bothy_hermes.wire_words import KeyType, SessionMode
 from tests.fakes import hermes
 from tests.fakes.clock import FakeClock, settle
 from tests.fakes.turn_events import RecordedEvents
@@ -434,6 +444,279 @@ class TestInterrupt:
             await gateway.send(request(), "Five.", notify=True)
             assert told.heard == []
             assert gateway.runtime.threads.dropped["turn_over"] == 1
+
+        play(scene)
+
+    def test_an_agent_that_is_in_sight_is_reached_before_the_model_is_asked(self, play):
+        """It waits for its session, perhaps for long."""
+
+        async def scene(gateway):
+            task, _ = start(gateway, request())
+            await settle()
+            gateway.runtime.threads.processing_started(str(request().message_id))
+            stop = asyncio.ensure_future(gateway.runtime.interrupt(request().run_id))
+            await gateway.fake.advance(0.5)
+            assert gateway.stopped == []
+            gateway.agents[request().run_id] = "agent"
+            await gateway.fake.drive(stop)
+            assert len(gateway.stopped) == 1
+            gateway.done(request(), cancelled=True)
+            assert (await gateway.fake.drive(task)).outcome is TurnOutcome.CANCELLED
+
+        play(scene)
+
+    def test_a_gateway_that_stops_releases_every_turn(self, play):
+        """Each prompt blocks a thread of it."""
+
+        async def scene(gateway):
+            task, told = start(gateway, request())
+            await settle()
+            gateway.say(request(), Asked(MAIN))
+            await settle()
+            gateway.runtime.release_all()
+            assert gateway.released == [request().run_id]
+            (active,) = gateway.runtime.threads
+            assert await active.ask(CLARIFY) is None
+            assert told.of("card") == []
+            task.cancel()
+
+        play(scene)
+
+
+CLARIFY = Prompt(PromptKind.CLARIFY, "c-1", "k", "Which?")
+TEXT = UUID(int=700)
+
+
+class TestSteer:
+    """A text into the running turn, only where it is certain to be taken."""
+
+    async def begun(self, gateway):
+        task, told = start(gateway, request())
+        await settle()
+        gateway.runtime.threads.processing_started(str(request().message_id))
+        gateway.say(request(), Asked(MAIN))
+        gateway.agents[request().run_id] = "agent"
+        await settle()
+        return task, told
+
+    def test_decision_8_a_text_enters_the_turn_and_is_taken_when_the_model_is_shown_it(self, play):
+        """As a person's text, by its own message."""
+
+        async def scene(gateway):
+            task, told = await self.begun(gateway)
+            assert await gateway.runtime.steer(request().run_id, "turn left", TEXT) is True
+            (event,) = gateway.texts
+            assert (event.text, event.message_id) == ("turn left", str(TEXT))
+            assert dict(gateway.runtime.threads.held(request().thread_id)) == {TEXT: "turn left"}
+            gateway.say(request(), Requested(MAIN, seen=(TEXT,)))
+            await settle()
+            assert told.of("text_seen") == [TEXT]
+            await gateway.answer(request())
+            assert (await gateway.fake.drive(task)).outcome is TurnOutcome.COMPLETED
+            assert gateway.dropped == []
+
+        play(scene)
+
+    @pytest.mark.parametrize("mode", [BusyMode.QUEUE, BusyMode.INTERRUPT, None])
+    def test_decision_8_in_another_mode_nothing_is_handed_in(self, play, mode):
+        """Hermes would make a turn of it, or abort this one."""
+
+        async def scene(gateway):
+            task, _ = await self.begun(gateway)
+            gateway.busy_mode = mode
+            assert await gateway.runtime.steer(request().run_id, "turn left", TEXT) is False
+            assert gateway.texts == []
+            assert gateway.runtime.capabilities.followups is False
+            task.cancel()
+
+        play(scene)
+
+    @pytest.mark.parametrize("how", ["final", "stopped", "processed", "no_run", "no_agent"])
+    def test_decision_8_a_turn_that_cannot_take_it_gets_none(self, play, how):
+        """After the last reply, after a stop, without an agent: it opens the next run."""
+
+        async def scene(gateway):
+            task, _ = await self.begun(gateway)
+            if how == "final":
+                gateway.say(request(), Replied(MAIN, 0, "Five."))
+                await settle()
+            elif how == "stopped":
+                (active,) = gateway.runtime.threads
+                active.cancel()
+            elif how == "processed":
+                gateway.done(request())
+            elif how == "no_agent":
+                gateway.agents.clear()
+            run_id = UUID(int=999) if how == "no_run" else request().run_id
+            asked = gateway.runtime.steer(run_id, "turn left", TEXT)
+            assert await gateway.fake.drive(asked) is False
+            assert gateway.texts == []
+            task.cancel()
+
+        play(scene)
+
+    def test_what_the_turn_did_not_take_is_taken_back_at_its_end(self, play):
+        """In the call itself: just after it Hermes looks for the thread's next message."""
+
+        async def scene(gateway):
+            task, _ = await self.begun(gateway)
+            await gateway.runtime.steer(request().run_id, "turn left", TEXT)
+            gateway.say(request(), Replied(MAIN, 0, "Five."), ENDED)
+            await settle()
+            gateway.runtime.processing_complete(str(request().message_id), cancelled=False)
+            assert gateway.dropped[0] == (request().run_id, "agent", {str(TEXT)})
+            await gateway.fake.drive(task)
+
+        play(scene)
+
+
+class TestPrompts:
+    """Answers of people."""
+
+    def test_an_answer_resolves_the_prompt_and_it_is_not_over_by_itself_then(self, play):
+        """Hermes retires it as well."""
+
+        async def scene(gateway):
+            task, told = start(gateway, request())
+            await settle()
+            gateway.say(request(), Asked(MAIN))
+            await settle()
+            (active,) = gateway.runtime.threads
+            await active.ask(CLARIFY)
+            gateway.state.clarifies = [SimpleNamespace(clarify_id="c-1", session_key="k", multi_select=False)]
+            assert await gateway.runtime.answer_prompt(CLARIFY, "Red") is True
+            assert await gateway.runtime.answer_prompt(CLARIFY, "Blue") is False
+            active.prompt_over(active.prompts.find(PromptKind.CLARIFY, "c-1"), PromptEnd.EXPIRED)
+            assert told.of("prompt_over") == []
+            assert gateway.state.resolved[0] == ("clarify", "c-1", "Red")
+            task.cancel()
+
+        play(scene)
+
+    def test_everything_can_be_asked(self, play):
+        """What the heartbeat says."""
+
+        async def scene(gateway):
+            found = gateway.runtime.capabilities
+            assert (found.components, found.clarify, found.approvals, found.title) == (True, True, True, True)
+            assert found.followups is True
+
+        play(scene)
+
+
+FIRST, SECOND = "20261130_120000_aaaaaaaa", "20261130_130000_bbbbbbbb"
+
+
+class TestSessions:
+    """Which session the next turn runs on."""
+
+    def switched(self, play, mode, reference, *, current=FIRST, rows=(FIRST, SECOND), becomes=None):
+        """Ask for a session; returns what became of it and the commands that Hermes was given."""
+
+        async def scene(gateway):
+            key = gateway.session_key(request())
+            if current is not None:
+                gateway.runner.sessions[key] = current
+            gateway.runner.rows = {one: {"id": one, "source": "bothy"} for one in rows}
+
+            async def obey(_turn, command, wanted):
+                assert gateway.runtime.is_own_command(key)
+                after = "20261130_190000_99999999" if command is Command.NEW else wanted
+                first = len(gateway.commands) == 1
+                gateway.runner.sessions[key] = becomes if becomes and first else after
+
+            gateway.on_command = obey
+            found = await gateway.fake.drive(gateway.runtime.use_session(request(), mode, reference))
+            assert not gateway.runtime.is_own_command(key)
+            return found, gateway.commands
+
+        return play(scene)
+
+    @pytest.mark.parametrize(
+        ("mode", "reference", "current", "switch", "commands"),
+        [
+            (SessionMode.NEW, None, FIRST, SessionSwitch.NEW, [(Command.NEW, None)]),
+            (SessionMode.NEW, None, None, SessionSwitch.KEPT, []),
+            (SessionMode.RESUME, None, FIRST, SessionSwitch.KEPT, []),
+            (SessionMode.RESUME, FIRST, FIRST, SessionSwitch.KEPT, []),
+            (SessionMode.RESUME, SECOND, FIRST, SessionSwitch.BOUND, [(Command.RESUME, SECOND)]),
+            (SessionMode.BIND, SECOND, None, SessionSwitch.BOUND, [(Command.RESUME, SECOND)]),
+            (SessionMode.BIND, "a title", FIRST, SessionSwitch.MISSING, [(Command.NEW, None)]),
+            (SessionMode.BIND, "a title", None, SessionSwitch.MISSING, []),
+        ],
+    )
+    def test_decision_10_the_thread_is_brought_onto_the_wanted_session(  # noqa: PLR0917  # the table's columns
+        self, play, mode, reference, current, switch, commands
+    ):
+        """By Hermes' own commands, and only where they change something."""
+        assert self.switched(play, mode, reference, current=current) == (switch, commands)
+
+    def test_decision_10_a_bind_without_effect_is_a_missing_session(self, play):
+        """What Hermes answered is a text; the store says what it did."""
+        found, commands = self.switched(play, SessionMode.BIND, SECOND, becomes="20261130_180000_88888888")
+        assert found is SessionSwitch.MISSING
+        assert commands[0] == (Command.RESUME, SECOND)
+
+    def test_a_session_that_must_not_go_on_ends_the_run(self, play):
+        """Its history is not the new one's."""
+        with pytest.raises(SessionRefused):
+            self.switched(play, SessionMode.NEW, None, becomes=FIRST)
+
+    def test_a_turn_waits_for_another_threads_turn_on_the_same_session(self, play):
+        """However long it takes; cancelled it goes nowhere."""
+
+        async def scene(gateway):
+            for number in (1, 2, 3):
+                gateway.runner.sessions[gateway.session_key(request(number))] = FIRST
+            first, _ = start(gateway, request(1))
+            await settle()
+            gateway.runtime.threads.processing_started(str(request(1).message_id))
+            gateway.say(request(1), Asked(MAIN))
+            second, _ = start(gateway, request(2))
+            third, _ = start(gateway, request(3))
+            await gateway.fake.advance(BUSY_SECONDS * 2)
+            assert [event.turn for event in gateway.handed] == [request(1)]
+            await gateway.runtime.interrupt(request(3).run_id)
+            assert (await gateway.fake.drive(third)).outcome is TurnOutcome.CANCELLED
+            await gateway.answer(request(1))
+            await gateway.fake.drive(first)
+            await gateway.fake.advance(0.1)
+            assert [event.turn for event in gateway.handed] == [request(1), request(2)]
+            second.cancel()
+
+        play(scene)
+
+
+class TestRefusals:
+    """A text that somebody counts on was not delivered, and Hermes is told so."""
+
+    @pytest.mark.parametrize(
+        ("marks", "refused"),
+        [({}, True), ({"job_id": "j"}, True), ({"notify": True}, False), ({"expect_edits": True}, False)],
+    )
+    def test_a_text_without_a_run_is_refused_unless_a_turn_of_hermes_own_says_it(self, play, marks, refused):
+        """A schedule's text, a tool's; not the words of a turn that Hermes began by itself."""
+
+        async def scene(gateway):
+            assert await gateway.send(request(), "It is five.", **marks) == (None, refused)
+            assert gateway.runtime.threads.dropped == {"no_turn": 1}
+
+        play(scene)
+
+    def test_a_turns_text_for_another_thread_is_refused_although_a_run_is_at_work_there(self, play):
+        """It would stand under somebody else's run."""
+
+        async def scene(gateway):
+            task, told = start(gateway, request())
+            await settle()
+            gateway.say(request(), Asked(MAIN), Replied(MAIN, 0, "Five."))
+            await settle()
+            sent = await gateway.send(request(), "Five.", speaker=request(2).thread_id, notify=True)
+            assert sent == (None, True)
+            assert told.of("answer", "notice") == []
+            assert gateway.runtime.threads.dropped == {"other_thread": 1}
+            assert (await gateway.send(request(), "Five.", speaker=request().thread_id, notify=True))[0]
+            task.cancel()
 
         play(scene)
 
