@@ -22,7 +22,7 @@ from .errors import BothyError, ProblemAnswer, TokenRefused, WireError
 from .intake import Answer, Step
 from .proof import Proof
 from .services import Services
-from .tokens import RunClaims, key_id, verify_run_token
+from .tokens import RunClaims, open_token
 from .wire import AllowList
 from .wire_events import (
     TOKEN_EVENTS,
@@ -122,11 +122,11 @@ class Inquirer:
         token = inquiry.event.token
         assert token is not None  # parse_payload refuses these event types without one
         try:
-            keys = await self._keys.keys_for(key_id(token), inquiry.arrived_at)
+            opened = open_token(token)
+            keys = await self._keys.keys_for(opened.key_id, inquiry.arrived_at)
             if keys is None:
                 return Answer.NO_KEYS
-            claims = verify_run_token(
-                token,
+            claims = opened.verify(
                 keys,
                 issuer=self._services.settings.instance_id,
                 audience=self._agent_id,

@@ -8,7 +8,7 @@ is judged by the intake. Making tokens is the server's part.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any
 from uuid import UUID
@@ -114,13 +114,46 @@ def _usable(jwk: JsonObject) -> PublicKey | None:
         return None
 
 
-def key_id(token: Secret) -> str:
-    """Tell which key a run token names, before anything is proved.
+@dataclass(frozen=True, slots=True)
+class OpenToken:
+    """A run token taken apart; nothing is proved yet.
+
+    Attributes:
+        key_id: The key that it names.
+    """
+
+    key_id: str
+    _read: Compact = field(repr=False)
+    _text: Secret
+
+    def verify(
+        self, keys: KeySet, *, issuer: UUID, audience: UUID, jkt: str | None, now: datetime
+    ) -> RunClaims:
+        """Prove the token and return what it says, see `verify_run_token`."""
+        key = keys.key(self.key_id)
+        if key is None:
+            raise TokenRefused("kid")
+        try:
+            check_signature(self._text.reveal(), key)
+        except JoseError as error:
+            raise TokenRefused(error.reason) from None
+        said = self._read.claims
+        _check_party(said, "iss", issuer)
+        _check_party(said, "aud", audience)
+        claims = _read_claims(said)
+        _check_times(claims, _moment(said, "nbf"), now)
+        _check_binding(said, jkt)
+        return claims
+
+
+def open_token(token: Secret) -> OpenToken:
+    """Take a run token apart, to find the key set that judges it.
 
     Raises:
         TokenRefused: "malformed", "alg", "typ", or "kid" when it names none.
     """
-    return _kid(_read(token))
+    read = _read(token)
+    return OpenToken(_kid(read), read, token)
 
 
 def token_times(token: Secret) -> tuple[datetime, datetime]:
@@ -151,20 +184,7 @@ def verify_run_token(
         TokenRefused: With the first reason found: malformed, alg, typ, kid, signature, iss, aud,
             claims, expired, not_yet, jkt.
     """
-    read = _read(token)
-    key = keys.key(_kid(read))
-    if key is None:
-        raise TokenRefused("kid")
-    try:
-        check_signature(token.reveal(), key)
-    except JoseError as error:
-        raise TokenRefused(error.reason) from None
-    _check_party(read.claims, "iss", issuer)
-    _check_party(read.claims, "aud", audience)
-    claims = _read_claims(read.claims)
-    _check_times(claims, _moment(read.claims, "nbf"), now)
-    _check_binding(read.claims, jkt)
-    return claims
+    return open_token(token).verify(keys, issuer=issuer, audience=audience, jkt=jkt, now=now)
 
 
 def _read(token: Secret) -> Compact:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from bothy_hermes import jose
 from bothy_hermes.errors import TokenRefused
 from bothy_hermes.secret import Secret
-from bothy_hermes.tokens import KeySet, key_id, token_times, verify_run_token
+from bothy_hermes.tokens import KeySet, open_token, token_times, verify_run_token
 from bothy_hermes.wire import KeySetBody
 from bothy_hermes.wire_words import BillingMode, RunKind
 from tests.fakes.clock import START
@@ -210,7 +210,7 @@ def test_a_null_binding_is_a_binding():
 @given(st.text(max_size=200))
 def test_no_text_lets_another_error_out(text):
     """Hostile tokens end as TokenRefused, nothing else."""
-    for read in (key_id, token_times, verify):
+    for read in (open_token, token_times, verify):
         with pytest.raises(TokenRefused):
             read(Secret(text))
 
@@ -259,7 +259,9 @@ def test_a_refusal_repeats_nothing_of_the_token():
 
 def test_the_key_is_named_before_anything_is_proved():
     """Enough to fetch the right key set."""
-    assert key_id(run_token({"kid": "k9"}, key=OTHER_KEY)) == "k9"
+    opened = open_token(run_token({"kid": "k9"}, key=OTHER_KEY))
+    assert opened.key_id == "k9"
+    assert "eyJ" not in repr(opened)
 
 
 def test_times_are_told_before_anything_is_proved():
