@@ -52,6 +52,21 @@ def test_a_tool_behind_the_bridge_is_called_through_it():
     assert bridged.calls[0].arguments == {"name": "todo_list", "arguments": direct.calls[0].arguments}
 
 
+def test_an_answered_question_is_told_by_its_answer_alone():
+    result = json.dumps({"responses": [{"user_response": "Red", "choices_offered": ["Red", "Blue"]}]})
+    assert ask(user("clarify"), *called(result)).text == f"{LABEL} The tool said: Red"
+
+
+def test_a_subagent_gets_the_words_that_follow():
+    tools = [{"type": "function", "function": {"name": "delegate_task"}}]
+    (call,) = ask(user("delegate approve first"), tools=tools).calls
+    assert call.arguments == {"tasks": [{"goal": "approve first"}]}
+    (command,) = ask(user("approve first")).calls
+    assert "bothy-first" in command.arguments["command"]
+    (both,) = ask(user("approvals"), tools=tools).calls
+    assert [task["goal"] for task in both.arguments["tasks"]] == ["approve first", "approve second"]
+
+
 def test_history_tells_the_messages_before():
     assert "first message" in ask(user("history")).text
     assert ask(user("the word is plum"), user("history")).text == (

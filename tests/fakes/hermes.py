@@ -9,6 +9,7 @@ import contextvars
 import sys
 import threading
 from dataclasses import dataclass, field
+from decimal import Decimal
 from enum import Enum
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -367,6 +368,31 @@ def _approvals(state):
         list_gateway_approvals=listing,
         resolve_gateway_approval=resolve_approval,
         withdraw_gateway_approval=withdraw,
+    )
+
+
+def priced(state, *, shipped, amount):
+    """A module of prices: what is shipped, and what a request would cost."""
+
+    def estimate(_model, usage, *, provider, base_url):
+        assert usage == {
+            "input_tokens": 1000,
+            "output_tokens": 0,
+            "cache_read_tokens": 0,
+            "cache_write_tokens": 0,
+            "request_count": 1,
+        }
+        return SimpleNamespace(amount_usd=None if amount is None else Decimal(amount))
+
+    return _module(
+        state,
+        "agent.usage_pricing",
+        resolve_billing_route=lambda model, provider, base_url: SimpleNamespace(
+            model=model, provider=provider
+        ),
+        _lookup_official_docs_pricing=lambda route: route if shipped else None,
+        CanonicalUsage=dict,
+        estimate_usage_cost=estimate,
     )
 
 

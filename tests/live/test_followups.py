@@ -121,6 +121,15 @@ def test_a_text_of_a_cancelled_run_is_in_no_later_turn_of_it(talk, world):
     assert len(rows_with(world, "the stork")) == 1
 
 
+def test_a_file_of_an_answer_is_a_line_of_it_and_its_place_is_not_told(talk, world):
+    """Nothing is sent, and nobody waits for it."""
+    path = world.gateway.place.workspace / "report.pdf"
+    path.write_bytes(b"%PDF-1.4")
+    run_id = talk.say(f"repeat here it is\n\nMEDIA:{path}")
+    assert talk.ended(run_id).state == "completed"
+    assert talk.texts(run_id) == ["here it is", "not sent: report.pdf"]
+
+
 def test_a_text_for_a_turn_that_waits_for_subagents_is_absorbed_once(talk, world):
     """Hermes hands it to the subagents as well; the run has one answer to it."""
     run_id = talk.say("delegate sleep 3")
