@@ -200,10 +200,11 @@ class TestApprovals:
         assert versions.asks_with_prompt(base) is asks
 
 
+USAGE = {"input_tokens": 1000, "output_tokens": None, "request_count": 1}
+
+
 class TestPrices:
     """What Hermes estimates a request to cost."""
-
-    USAGE = {"input_tokens": 1000, "output_tokens": None, "request_count": 1}
 
     def prices(self, monkeypatch, *, shipped=True, amount="0.0105"):
         state = hermes.installed(monkeypatch)
@@ -213,19 +214,19 @@ class TestPrices:
     def test_a_shipped_price_is_counted_in_millionths(self, monkeypatch):
         """Of a dollar; counts that nobody stated are none."""
         self.prices(monkeypatch)
-        assert versions.estimated_micros("m", self.USAGE, "anthropic", None) == 10_500
+        assert versions.estimated_micros("m", USAGE, "anthropic", None) == 10_500
 
     @pytest.mark.parametrize(("shipped", "amount"), [(False, "0.0105"), (True, None), (True, "broken")])
     def test_anything_else_is_unknown(self, monkeypatch, shipped, amount):
         """No server is asked for its prices in the middle of a turn."""
         self.prices(monkeypatch, shipped=shipped, amount=amount)
-        assert versions.estimated_micros("m", self.USAGE, "custom", "http://x/v1") is None
+        assert versions.estimated_micros("m", USAGE, "custom", "http://x/v1") is None
 
     def test_a_hermes_without_prices_has_none(self, monkeypatch):
         """They moved, or came later."""
         hermes.installed(monkeypatch)
         monkeypatch.setitem(sys.modules, "agent.usage_pricing", None)
-        assert versions.estimated_micros("m", self.USAGE, "anthropic", None) is None
+        assert versions.estimated_micros("m", USAGE, "anthropic", None) is None
 
 
 class TestSentences:

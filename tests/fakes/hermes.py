@@ -387,9 +387,7 @@ def priced(state, *, shipped, amount):
     return _module(
         state,
         "agent.usage_pricing",
-        resolve_billing_route=lambda model, provider, base_url: SimpleNamespace(
-            model=model, provider=provider
-        ),
+        resolve_billing_route=lambda model, **_where: SimpleNamespace(model=model),
         _lookup_official_docs_pricing=lambda route: route if shipped else None,
         CanonicalUsage=dict,
         estimate_usage_cost=estimate,
