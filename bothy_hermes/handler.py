@@ -43,7 +43,7 @@ class Handler:
         self._slots = asyncio.Semaphore(services.settings.max_active_runs)
         self._works: dict[UUID, RunWork] = {}
         self._tasks: dict[UUID, asyncio.Task[None]] = {}
-        self._owed: set[UUID] = set()
+        self._owed: dict[UUID, Secret | None] = {}
         self._closing = False
         self._closed = False
 
@@ -84,7 +84,8 @@ class Handler:
     def send_leftovers(self, run_id: UUID, token: Secret | None, entry_id: UUID | None = None) -> None:
         """Send the stored calls of a run that nobody works on (refused, or from before a restart)."""
         if run_id in self._tasks:
-            self._owed.add(run_id)
+            # After the end no other token is to be had: the newest that came is kept.
+            self._owed[run_id] = token or self._owed.get(run_id)
             return
         services = self._services
         source = RunToken(services.api, run_id, token)
@@ -171,7 +172,7 @@ class Handler:
                 await work.work()
         finally:
             self._works.pop(work.run_id, None)
-            self._owed.add(work.run_id)
+            self._owed.setdefault(work.run_id, work.token.current)
             self._changed()
 
     def _spawn(self, run_id: UUID, what: Coroutine[None, None, None]) -> None:
@@ -187,8 +188,7 @@ class Handler:
             del self._tasks[run_id]
         if run_id in self._owed and run_id not in self._tasks:
             # Stored after the task looked for the last time: it is sent now.
-            self._owed.discard(run_id)
-            self.send_leftovers(run_id, None)
+            self.send_leftovers(run_id, self._owed.pop(run_id))
         error = None if task.cancelled() else task.exception()
         if error is not None:
             _log.error("run %s: its work broke off: %s", run_id, describe(error))

@@ -18,7 +18,7 @@ from .handler import Handler
 from .run_calls import finish_call, response_call
 from .run_cards import NOT_WAITING, UNCERTAIN, failed
 from .services import Services
-from .store import EntryState, InboxEntry
+from .store import CardGone, EntryState, InboxEntry
 from .wire import FinishRun, Metrics
 from .wire_events import ListedRun
 from .wire_words import Outcome, Reason, RunState
@@ -75,6 +75,7 @@ class Recovery:
     async def recover(self) -> None:
         """Do all steps, once."""
         await self._answer_late_clicks()
+        await self._give_up_cards()
         await self._send_what_is_owed()
         listed = await self._listed()
         for entry in await self._services.store.open_entries():
@@ -99,6 +100,15 @@ class Recovery:
             text = NOT_WAITING if await store.claim_of(entry.subject_id) is None else UNCERTAIN
             response = response_call(entry.run_id, entry.subject_id, failed(text))
             await store.move_entry(entry.event_id, EntryState.DONE, [response])
+
+    async def _give_up_cards(self) -> None:
+        """No prompt outlives the process it was shown in: a card that has not reached its people never will.
+
+        One that has is closed by the end of its run.
+        """
+        store = self._services.store
+        for card in await store.cards():
+            await store.record(CardGone(card.card_id))
 
     async def _send_what_is_owed(self) -> None:
         store = self._services.store

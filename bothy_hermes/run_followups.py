@@ -40,6 +40,7 @@ class RunFollowups:
         self._outbox = outbox
         self._handed: set[UUID] = set()
         self._absorbed: set[UUID] = set()
+        self._reported: set[UUID] = set()
 
     async def text_of(self, message_id: UUID) -> str | None:
         """Read a person's text, None when the thread does not show it."""
@@ -52,6 +53,8 @@ class RunFollowups:
         if not await self._services.runtime.steer(self._run_id, text, message_id):
             return False
         self._handed.add(message_id)
+        if message_id in self._reported:
+            return True  # the answer to it was faster than we are: nothing comes before the last word
         await self._outbox.put(followup_call(self._run_id, message_id, FollowupState.DELIVERED))
         return True
 
@@ -59,12 +62,19 @@ class RunFollowups:
         """The model was shown a text."""
         self._absorbed.add(message_id)
 
+    def absorbed_changes(self) -> Sequence[Change]:
+        """The reports of texts that the model was shown, each once.
+
+        They belong into the commit of the answer that takes the texts up: after a crash between the two the
+        server would have them answered again.
+        """
+        fresh = sorted(self._absorbed - self._reported)
+        self._reported.update(fresh)
+        return [followup_call(self._run_id, message_id, FollowupState.ABSORBED) for message_id in fresh]
+
     def closing_changes(self) -> Sequence[Change]:
         """The reports that must reach the server before the run's end."""
         lost = self._handed - self._absorbed
         if lost:
             _log.info("run %s: %d texts were not taken and open the next run", self._run_id, len(lost))
-        return [
-            followup_call(self._run_id, message_id, FollowupState.ABSORBED)
-            for message_id in sorted(self._absorbed)
-        ]
+        return self.absorbed_changes()

@@ -14,7 +14,7 @@ from uuid import UUID
 
 from .bothy_api import BothyApi
 from .bothy_credentials import TokenSource
-from .errors import ProblemAnswer
+from .errors import ProblemAnswer, RunEnded
 from .secret import Secret
 from .tokens import token_times
 from .wire_words import ProblemCode
@@ -38,6 +38,11 @@ class RunToken(TokenSource):
         self._token = first
         self._renewing: asyncio.Task[Secret] | None = None
 
+    @property
+    def current(self) -> Secret | None:
+        """The token at hand, None without one."""
+        return self._token
+
     def take(self, token: Secret) -> None:
         """Use the token of a newer event of the run from now on."""
         self._token = token
@@ -47,7 +52,13 @@ class RunToken(TokenSource):
         now = self._api.server_now()
         if self._token is not None and life_left(self._token, now) >= RENEWAL_SHARE:
             return self._token
-        return await self._renew()
+        try:
+            return await self._renew()
+        except RunEnded:
+            # Over by our own word: no more tokens are given out, but one that lives is still taken.
+            if self._token is None or life_left(self._token, self._api.server_now()) <= 0:
+                raise
+            return self._token
 
     async def refused(self, token: Secret, code: str) -> bool:
         """A call was refused with this token; tell whether another try makes sense."""

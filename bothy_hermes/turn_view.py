@@ -219,7 +219,8 @@ class TurnView(TurnEvents):
             )
             for index, part in enumerate(parts)
         ]
-        await self._outbox.put(*(message_call(self._run_id, message) for message in messages))
+        taken_up = self._followups.absorbed_changes() if role is MessageRole.ANSWER else ()
+        await self._outbox.put(*(message_call(self._run_id, message) for message in messages), *taken_up)
         return UUID(messages[0].client_msg_id)
 
     def _message(self, text: str, role: MessageRole, part: Part | None) -> CreateMessage:

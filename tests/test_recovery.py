@@ -10,8 +10,8 @@ import pytest
 from bothy_hermes.errors import StateError
 from bothy_hermes.handler import Handler
 from bothy_hermes.recovery import LOST, Recovery
-from bothy_hermes.run_calls import finish_call, message_call
-from bothy_hermes.store import EntryState, InboxEntry
+from bothy_hermes.run_calls import await_call, finish_call, message_call
+from bothy_hermes.store import EntryState, InboxEntry, OpenCard
 from bothy_hermes.wire import CreateMessage, FinishRun, Metrics
 from bothy_hermes.wire_words import RunState
 from tests.fakes.edge_kit import AGENT, PERSON, RUN, THREAD
@@ -179,6 +179,27 @@ def test_a_click_that_was_not_answered_is_answered(tmp_path):
         assert end_of(made) == RESTARTED
         assert await made.store.open_entries() == []
         assert await made.store.calls() == []
+
+    with_rooms(tmp_path, steps)
+
+
+@pytest.mark.parametrize("message_id", [None, OTHER], ids=["not delivered", "delivered"])
+def test_a_card_of_the_last_process_is_not_shown_any_more(tmp_path, message_id):
+    """Nobody waits behind it: it must not become usable for the moment until its run ends."""
+
+    async def steps(made):
+        await made.entry(EntryState.STARTING)
+        asked = CreateMessage(
+            client_msg_id="c1", kind="card", role="interim", content="Which?", components=()
+        )
+        card = OpenCard("c1", RUN, "clarify", "h1", "k", message_id=message_id)
+        await made.store.record(card, message_call(RUN, asked), await_call(RUN, "c1", None))
+        made.api.runs[RUN] = RunState.RUNNING
+        made.api.listed = [running()]
+        await recover(made)
+        assert made.api.messages == []
+        assert end_of(made) == RESTARTED
+        assert (await made.store.calls(), await made.store.cards()) == ([], [])
 
     with_rooms(tmp_path, steps)
 

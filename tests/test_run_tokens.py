@@ -4,9 +4,10 @@ import asyncio
 from datetime import timedelta
 from uuid import UUID
 
+import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from bothy_hermes.errors import ProblemAnswer
+from bothy_hermes.errors import ProblemAnswer, RunEnded
 from bothy_hermes.jose import sign_compact
 from bothy_hermes.run_tokens import RunToken, life_left
 from bothy_hermes.secret import Secret
@@ -26,8 +27,9 @@ def token(issued_after=0, life=LIFE):
 class Server:
     """Hands out a new token for each renewal and remembers with what it was asked."""
 
-    def __init__(self, clock, refuse_run_token=False):
+    def __init__(self, clock, refuse_run_token=False, over=False):
         self.clock = clock
+        self.over = over
         self.refuse_run_token = refuse_run_token
         self.asked_with = []
 
@@ -39,6 +41,8 @@ class Server:
         presented = await auth.token() if auth is not None else None
         self.asked_with.append(presented)
         await asyncio.sleep(0)
+        if self.over:
+            raise RunEnded("renewRunToken", 409, "run_ended")
         if presented is not None and self.refuse_run_token:
             raise ProblemAnswer("renewRunToken", 401, "token_expired")
         return token(int(self.clock.elapsed))
@@ -127,3 +131,16 @@ def test_a_token_shows_its_life():
     assert life_left(token(), START) == 1.0
     assert life_left(token(), START + timedelta(seconds=LIFE)) == 0.0
     assert life_left(token(life=0), START) == 0.0
+
+
+def test_after_the_end_a_token_that_lives_is_still_presented():
+    """The answer to a last click needs one, and no new one is given out any more."""
+    first = token()
+    assert use(first, after=700, over=True) == ([first], [first])
+
+
+def test_after_the_end_a_dead_token_is_not_presented():
+    with pytest.raises(RunEnded):
+        use(token(), after=LIFE + 1, over=True)
+    with pytest.raises(RunEnded):
+        use(None, over=True)
