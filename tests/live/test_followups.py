@@ -71,7 +71,7 @@ def test_a_text_after_the_end_opens_the_next_run(talk):
     assert talk.texts(second) == ["two"]
 
 
-COMMANDS = ("/new", "/stop", "/yolo", "/approve", "/hello", "!stop", "  /status", "\u200b/new")
+COMMANDS = ("/new", "/stop", "/yolo", "/deny", "/hello", "!stop", "  /status", "\u200b/new")
 
 
 def test_a_message_is_never_a_command(talk):
@@ -85,7 +85,7 @@ def test_a_message_is_never_a_command(talk):
     assert all(f"{command.strip()} repeat number" in talk.texts(run_id)[0] for command in COMMANDS)
 
 
-@pytest.mark.parametrize("text", [*COMMANDS, "yes"])
+@pytest.mark.parametrize("text", [*COMMANDS, "/approve", "yes"])
 def test_a_text_is_never_a_command(talk, text):
     """The turn goes on, and the model reads it as it was written."""
     run_id = talk.say("sleep 1")
