@@ -10,6 +10,7 @@ from pathlib import Path
 from bothy_hermes.config_keys import KEYS
 from bothy_hermes.demo_profile import TOOLSETS
 from bothy_hermes.local_model_words import words_table
+from tests.fakes.crash_matrix import tables
 from tests.test_layers import LAYERS, PACKAGE
 
 ROOT = Path(__file__).parents[1]
@@ -51,6 +52,7 @@ def word_table():
 
 MADE = {
     ("docs/architecture.md", "modules"): module_map,
+    ("docs/crash-matrix.md", "deaths"): tables,
     ("README.md", "keys"): key_table,
     ("README.md", "words"): word_table,
 }

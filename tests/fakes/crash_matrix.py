@@ -1,7 +1,7 @@
 """Every durable step of a run, and what must become of the run when the adapter dies before or after it.
 
 One table for the tests (`tests/flows/test_kill.py`) and for the page about them (`docs/crash-matrix.md`).
-The points are those of `tests/fakes/kill_adapter.py`.
+The points are those of `tests/fakes/kill_adapter.py`; `python -m tests.pages` writes the page anew.
 """
 
 from dataclasses import dataclass
@@ -137,3 +137,91 @@ ROWS = (
     ),
 )
 """What dies where, and how the run ends."""
+
+
+TITLES = {
+    "plain": "A message becomes a turn and an answer",
+    "refused": "A person who may not addresses the agent",
+    "card": "Hermes asks, a person answers with a button",
+    "together": "A person writes while a turn runs, and the text is steered into it",
+    "long": "A person cancels a running turn",
+}
+
+WORDS = {
+    TAKE + "agent.invocation accepted": "the invocation is written down as accepted, with its token's ID",
+    TAKE + "agent.invocation finishing": "the refusal is written down, with the run's end in the same commit",
+    TAKE + "interaction.created accepted": "the click is written down as accepted",
+    TAKE + "agent.followup settled": "the follow-up is written down as decided",
+    TAKE + "run.ended settled": "the end that the server tells is written down",
+    "ack": "the event is acked",
+    "http.getRunContext": "the context is fetched",
+    "http.getServedChannelConfig": "the channel's configuration is fetched",
+    MOVE + "starting": "the entry says that the start is being made",
+    "http.startRun": "the server starts the run",
+    "start_turn": "Hermes gets the turn",
+    "turn": "Hermes is in the middle of the turn",
+    PUT + "createMessage": "a message (or card) is stored",
+    "http.createMessage": "the server takes a message (or card)",
+    SENT + "createMessage": "the message's row is removed",
+    MOVE + "finishing": "the end is stored, with every report that comes before it",
+    "http.reportAgentSession": "the session is reported",
+    SENT + "reportAgentSession": "the report's row is removed",
+    "http.setThreadTitle": "the title is set",
+    SENT + "setThreadTitle": "the title's row is removed",
+    "http.finishRun": "the server takes the end",
+    SENT + "finishRun": "the end's row is removed and the entry closed, in one commit",
+    "http.awaitRunInput": "the run waits at the server",
+    SENT + "awaitRunInput": "the wait's row is removed",
+    "store.claim:card": "the card is claimed for this click",
+    "http.resumeRun": "the run goes on at the server, with evidence",
+    "answer_prompt": "Hermes gets the answer",
+    PUT + "respondToInteraction": "the answer to the click is stored, and its entry closed",
+    "http.respondToInteraction": "the server takes the answer to the click",
+    SENT + "respondToInteraction": "the answer's row is removed",
+    "steer": "Hermes takes the text into the turn",
+    PUT + "reportFollowup": "the report that it was delivered is stored",
+    "http.reportFollowup": "the server takes a report about the text",
+    SENT + "reportFollowup": "the report's row is removed",
+    "interrupt": "Hermes is told to stop",
+    "http.listRuns": "the new process asks which runs are open",
+}
+"""What each point is, in words."""
+
+_SHORT = {
+    DONE: "done",
+    RESTARTED: "failed, adapter_restarted",
+    REFUSED: "failed, not_allowed",
+    CANCELLED: "cancelled",
+    STORED: "as it was stored",
+}
+
+
+def tables():
+    """The tables of the page: for each scenario its steps, and then the second deaths."""
+    lines = []
+    for scenario, title in TITLES.items():
+        lines += [f"### {title}", "", "| step | dies before it | dies after it |", "|---|---|---|"]
+        steps = dict.fromkeys(
+            (row.point, row.nth) for row in ROWS if row.scenario == scenario and not row.again
+        )
+        for point, nth in steps:
+            ends = {
+                row.when: _SHORT[row.end]
+                for row in ROWS
+                if (row.scenario, row.point, row.nth, row.again) == (scenario, point, nth, None)
+            }
+            count = f" (time {nth})" if nth > 1 else ""
+            lines.append(f"| {WORDS[point]}{count} | {ends.get('before', '-')} | {ends.get('after', '-')} |")
+        lines.append("")
+    lines += [
+        "### The next process dies as well, while it clears up",
+        "",
+        "| first death | second death | the run is |",
+        "|---|---|---|",
+    ]
+    lines += [
+        f"| {row.when}: {WORDS[row.point]} | {row.again[1]}: {WORDS[row.again[0]]} | {_SHORT[row.end]} |"
+        for row in ROWS
+        if row.again
+    ]
+    return "\n".join(lines) + "\n"

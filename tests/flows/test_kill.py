@@ -26,7 +26,6 @@ from tests.fakes.kill_adapter import KILLED, TURNS
 ROOT = Path(__file__).parents[2]
 PATIENCE = 30.0
 OPTIONS = ServerOptions(run_update_min_interval_ms=50, heartbeat_interval_ms=30_000)
-PAGE = ROOT / "docs" / "crash-matrix.md"
 
 
 def until(condition, what):
