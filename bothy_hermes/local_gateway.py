@@ -213,11 +213,11 @@ class Connection:
                 del response.headers[name]
             response.headers[name] = value
         self._protocol.send_response(response)
-        self._flush()
-        if self._protocol.state is not WebSocketState.OPEN:
+        opened = self._protocol.state is WebSocketState.OPEN
+        if not opened:
             self._violation("a handshake that opens no WebSocket")
-            return False
-        return True
+        self._flush()
+        return opened
 
     def _hello(self) -> Hello:
         options = self._instance.options

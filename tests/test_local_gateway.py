@@ -19,7 +19,7 @@ from bothy_hermes.local_options import ServerOptions
 from bothy_hermes.local_port import LocalServer
 from tests.fakes.frozen_protocol import check_frame
 from tests.fakes.local_kit import HEARTBEAT
-from tests.fakes.local_wire import call
+from tests.fakes.local_wire import call, raw
 
 
 @contextmanager
@@ -153,6 +153,21 @@ def test_a_gateway_asked_for_without_a_websocket(tmp_path):
         assert (answer.status, answer.headers["upgrade"]) == (426, "websocket")
 
 
+@pytest.mark.parametrize("key", ["", "Sec-WebSocket-Key: short\r\n"])
+def test_a_handshake_that_is_none(tmp_path, key):
+    """Everything else fits, and no WebSocket comes of it: an answer, a violation, and the end."""
+    with served(tmp_path, clean=False) as server:
+        token = server.agent.token_file.read_text().strip()
+        answer = raw(
+            server,
+            f"GET /api/v1/agents/{server.agent.id}/gateway?consumer=x HTTP/1.1\r\nHost: h\r\n"
+            f"Authorization: Bearer {token}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n{key}"
+            "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Protocol: bothy.agent.v1\r\n\r\n".encode(),
+        )
+        assert answer.startswith(b"HTTP/1.1 400 ")
+        assert server.violations == ["gateway: a handshake that opens no WebSocket"]
+
+
 def test_a_fault_of_the_handshake(tmp_path):
     with served(tmp_path) as server:
         server.fault = lambda name, _request: Fault.answer(503) if name == "openGateway" else None
@@ -220,6 +235,10 @@ def test_an_ack_of_something_else_changes_nothing(tmp_path):
         ada = server.people[0]
         server.instance.post_message(ada.id, server.instance.create_thread(ada.id).id, "hello")
         assert socket.receive()["op"] == "event"
+        for _ in range(100):
+            if server.violations:
+                break
+            time.sleep(0.02)
         assert server.violations == ["gateway: an ack of an event that was not delivered"]
         socket.close()
 
