@@ -106,7 +106,7 @@ def _fill_demo(parser: argparse.ArgumentParser) -> None:
         metavar="TEXT[@SECONDS]",
         action="append",
         default=[],
-        help="write TEXT while the run works, so many seconds after its start",
+        help="write TEXT while the run works, so many seconds after its first sign",
     )
     parser.add_argument("--cancel-after", metavar="SECONDS", type=float, help="cancel the run then")
     parser.add_argument("--json", action="store_true", help="one JSON object a line (with --once)")

@@ -26,6 +26,9 @@ from .wire_words import ENDED_STATES, RunState
 RUN_SECONDS = 600.0
 """How long `--once` waits for its run: the server lets a run wait no longer than that."""
 
+QUIET_SECONDS = 10.0
+"""After which a run that shows nothing counts as at work: the first turn of a new Hermes can take as long."""
+
 EXIT_FAILED = 1
 """Exit status when the run did not complete."""
 
@@ -110,9 +113,11 @@ def _watch(
 ) -> dict[str, Any]:
     """Show a run as it changes and return its last view."""
     began = told = clock.monotonic()
-    started: float | None = None
+    started = running = None
     while (now := clock.monotonic()) - began < RUN_SECONDS:
         change = feed.next(POLL_SECONDS)
+        if started is None and running is not None and now - running > QUIET_SECONDS:
+            started = running
         if started is not None:
             actor.due(now - started)
         if change is None:
@@ -125,11 +130,15 @@ def _watch(
             actor.message(change[1])
         elif change[0] == "run" and change[1]["run"]["id"] == run_id:
             show.run(change[1])
-            if started is None and change[1]["run"]["state"] == RunState.RUNNING:
-                started = now
+            running = running or (now if change[1]["run"]["state"] == RunState.RUNNING else None)
+            started = started or (now if _shows_work(change[1]["document"]) else None)
             if change[1]["run"]["state"] in ENDED_STATES:
                 return change[1]
     raise StartFailed("hermes", f"the run has not ended in {RUN_SECONDS:.0f} s")
+
+
+def _shows_work(box: dict[str, Any]) -> bool:
+    return bool(box["steps"] or box["last_text_excerpt"])
 
 
 def _still_working(world: DemoWorld, show: Show, seconds: float) -> None:
