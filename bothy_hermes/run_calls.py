@@ -7,7 +7,7 @@ state file when the call is made, so that a call survives the process that store
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, replace
 from uuid import UUID
 
@@ -26,6 +26,7 @@ from .wire import (
     InteractionResponse,
     ReportAgentSession,
     SetThreadTitle,
+    UpdateMessage,
 )
 from .wire_operations import (
     AWAIT_RUN_INPUT,
@@ -36,11 +37,15 @@ from .wire_operations import (
     REPORT_FOLLOWUP,
     RESPOND_TO_INTERACTION,
     SET_THREAD_TITLE,
+    UPDATE_MESSAGE,
 )
 from .wire_words import CloseReason, FollowupState, MessageKind, Outcome, ProblemCode, Reason
 
 CARD_KEY = "card_id"
 """The member of a stored call's body that names the card whose message only the server can name."""
+
+MESSAGE_KEY = "client_msg_id"
+"""The member of a stored call's body that names a message of ours."""
 
 SIDE_CALLS = frozenset(
     {
@@ -50,6 +55,7 @@ SIDE_CALLS = frozenset(
         RESPOND_TO_INTERACTION.name,
         CLOSE_CARD.name,
         AWAIT_RUN_INPUT.name,
+        UPDATE_MESSAGE.name,
     }
 )
 """Calls whose refusal is no loss of what was said: the run goes on."""
@@ -64,12 +70,14 @@ class Sending:
         store: Where cards are looked up.
         token: The run's token.
         lost_messages: How many messages of the run the server has refused for good.
+        posted: The server's ID and version of the messages this process has posted, by our ID.
     """
 
     api: BothyApi
     store: Store
     token: TokenSource
     lost_messages: int
+    posted: MutableMapping[str, tuple[UUID, int]]
 
 
 Sender = Callable[[Sending, OutboxCall], Awaitable[Sequence[Change]]]
@@ -100,6 +108,16 @@ def await_call(run_id: UUID, card_id: str, status_line: str | None) -> OutboxCal
         run_id=run_id,
         operation=AWAIT_RUN_INPUT.name,
         body={CARD_KEY: card_id, "status_line": status_line},
+    )
+
+
+def update_call(run_id: UUID, client_msg_id: str, content: str) -> OutboxCall:
+    """A new text of a message that was stored before; the first one stored is the one that is sent."""
+    return OutboxCall(
+        key=f"{run_id}:{UPDATE_MESSAGE.name}:{client_msg_id}",
+        run_id=run_id,
+        operation=UPDATE_MESSAGE.name,
+        body={MESSAGE_KEY: client_msg_id, "content": content},
     )
 
 
@@ -185,12 +203,22 @@ async def _send_message(sending: Sending, call: OutboxCall) -> Sequence[Change]:
     if message.kind is MessageKind.CARD and card is None:
         return ()  # withdrawn before it was sent: nobody waits behind it
     answer = await sending.api.create_message(call.run_id, sending.token, message)
+    sending.posted[message.client_msg_id] = (answer.id, answer.version)
     if card is None:
         return ()
     components = {component.custom_id: component.id for component in answer.components}
     if await sending.store.card(card.card_id) is None:
         return (close_call(call.run_id, answer.id, CloseReason.EXPIRED),)
     return (replace(card, message_id=answer.id, components=components),)
+
+
+async def _send_update(sending: Sending, call: OutboxCall) -> Sequence[Change]:
+    """Rewrite a message; what another process posted keeps the text it had when that one ended."""
+    posted = sending.posted.get(str(call.body.get(MESSAGE_KEY)))
+    if posted is not None:
+        body = UpdateMessage(content=str(call.body.get("content")))
+        await sending.api.update_message(posted[0], sending.token, posted[1], body)
+    return ()
 
 
 async def _send_await(sending: Sending, call: OutboxCall) -> Sequence[Change]:
@@ -278,6 +306,7 @@ def _target(call: OutboxCall) -> UUID:
 
 _SENDERS: Mapping[str, Sender] = {
     CREATE_MESSAGE.name: _send_message,
+    UPDATE_MESSAGE.name: _send_update,
     AWAIT_RUN_INPUT.name: _send_await,
     CLOSE_CARD.name: _send_close,
     REPORT_FOLLOWUP.name: _send_followup,

@@ -94,6 +94,7 @@ class RunOutbox:
         self._events = events
         self._changed = asyncio.Event()
         self._lost_messages = 0
+        self._posted: dict[str, tuple[UUID, int]] = {}
 
     async def put(self, *changes: Change) -> None:
         """Store calls and what belongs to them (one commit) and have the calls sent."""
@@ -132,7 +133,7 @@ class RunOutbox:
 
     async def _make(self, call: OutboxCall) -> Sequence[Change]:
         """Make a call until the server has taken or refused it."""
-        sending = Sending(self._api, self._store, self._token, self._lost_messages)
+        sending = Sending(self._api, self._store, self._token, self._lost_messages, self._posted)
         while True:
             try:
                 return await run_calls.send(sending, call)

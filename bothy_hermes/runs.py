@@ -219,6 +219,8 @@ class RunWork(OutboxEvents):
             return self._decided or await self._ended_elsewhere()
         except Exception as error:  # noqa: BLE001  # whatever broke, the run's people must see an end
             _log.error("run %s: %s", self.run_id, describe(error))
+            if self._live is not None:
+                self._live.view.turn_ended(TurnEnd(TurnOutcome.FAILED, type(error).__name__))
             return End(Outcome.FAILED, Reason.ADAPTER_ERROR)
 
     async def _prepare(self) -> Prepared:
@@ -341,6 +343,7 @@ class RunWork(OutboxEvents):
         completed = end.outcome is Outcome.COMPLETED
         last_word = live.view.closing_message() if completed else None
         changes: list[Change] = [message_call(self.run_id, last_word)] if last_word is not None else []
+        changes += live.view.edits()
         changes += live.followups.closing_changes()
         try:
             changes += await live.session.closing_changes(live.view.session_id, completed=completed)

@@ -14,13 +14,14 @@ from uuid import UUID
 from .defaults import LOGGER_NAME
 from .live_box import LiveBox
 from .message_split import split_message
-from .run_calls import message_call
+from .run_calls import message_call, update_call
 from .run_cards import RunCards
 from .run_followups import RunFollowups
 from .run_outbox import RunOutbox
 from .run_patches import Patcher
 from .runtime import Prompt, PromptEnd, ToolEnd, TurnEnd, TurnEvents, TurnOutcome, Usage
 from .services import Services
+from .store import OutboxCall
 from .wire import Cost, CreateMessage, Metrics, Part
 from .wire_events import Invocation
 from .wire_words import MessageKind, MessageRole
@@ -85,6 +86,7 @@ class TurnView(TurnEvents):
         self._cards = cards
         self._started_at = services.clock.monotonic()
         self._answered = False
+        self._edits: dict[UUID, str] = {}
         self._requests = 0
         self._costs: dict[tuple[str, str, str], _Sum] = {}
         self.session_id: str | None = None
@@ -125,9 +127,11 @@ class TurnView(TurnEvents):
         return await self._post(text, MessageRole.ANSWER)
 
     def on_edit(self, message: UUID, text: str) -> None:
-        """Hermes shows a text growing: that is a draft, whatever transport it chose."""
-        del message
-        self.on_draft(text)
+        """Hermes rewrote a text that was stored: the last version is sent once, at the end."""
+        if len(text.encode("utf-8", "replace")) > self._limit() or not text.strip():
+            _log.warning("run %s: a rewritten message does not fit and keeps its first text", self._run_id)
+            return
+        self._edits[message] = text
 
     def on_notice(self, kind: str) -> None:
         """Counted, never shown."""
@@ -174,6 +178,10 @@ class TurnView(TurnEvents):
         """The line for a completed turn in which nothing was said; None when something was."""
         return None if self._answered else self._message(EMPTY_ANSWER, MessageRole.ANSWER, None)
 
+    def edits(self) -> list[OutboxCall]:
+        """The last versions of what Hermes rewrote after it was stored."""
+        return [update_call(self._run_id, str(message), text) for message, text in self._edits.items()]
+
     def metrics(self) -> Metrics:
         """What the turn took; a token count nobody stated stays unknown."""
         total = _Sum()
@@ -209,8 +217,7 @@ class TurnView(TurnEvents):
 
     async def _post(self, text: str, role: MessageRole) -> UUID:
         """Store a text as one message or as several parts; durable when this returns."""
-        limit = min(self._services.settings.max_message_bytes, self._services.limits().max_content_bytes)
-        parts = split_message(text, limit)
+        parts = split_message(text, self._limit())
         messages = [
             self._message(
                 part,
@@ -222,6 +229,9 @@ class TurnView(TurnEvents):
         taken_up = self._followups.absorbed_changes() if role is MessageRole.ANSWER else ()
         await self._outbox.put(*(message_call(self._run_id, message) for message in messages), *taken_up)
         return UUID(messages[0].client_msg_id)
+
+    def _limit(self) -> int:
+        return min(self._services.settings.max_message_bytes, self._services.limits().max_content_bytes)
 
     def _message(self, text: str, role: MessageRole, part: Part | None) -> CreateMessage:
         return CreateMessage(

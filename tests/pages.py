@@ -37,6 +37,8 @@ def key_table():
     """Every configuration key."""
     lines = ["| key | type | default | range | what for |", "|---|---|---|---|---|"]
     for key in KEYS:
+        if key.name.startswith("hermes_api."):
+            continue  # read already, used by nothing yet
         default = "required" if key.required else ("" if key.default is None else f"`{key.default}`")
         unit = f" {key.unit}" if key.unit else ""
         reach = f"`{key.range}`" if key.pattern else f"{key.range}{unit}"

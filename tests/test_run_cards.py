@@ -42,7 +42,7 @@ class Server:
 
     async def create_message(self, _run_id, _auth, _body):
         await self._take("createMessage")
-        return SimpleNamespace(id=UUID(int=len(self.taken)), components=())
+        return SimpleNamespace(id=UUID(int=len(self.taken)), version=1, components=())
 
     async def await_run_input(self, _run_id, _auth, _body):
         await self._take("awaitRunInput")

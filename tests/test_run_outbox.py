@@ -29,6 +29,7 @@ def finished(outcome="completed", reason=None):
 class Answer:
     def __init__(self, message_id):
         self.id = message_id
+        self.version = 1
 
 
 class Server:

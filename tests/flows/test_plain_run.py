@@ -9,7 +9,7 @@ import pytest
 from bothy_hermes.local_options import ServerOptions
 from bothy_hermes.runtime import ResolvedCredential, ToolEnd, TurnEnd, TurnOutcome, Usage
 from bothy_hermes.state_files import read_status
-from bothy_hermes.wire_words import KeyType, RunState
+from bothy_hermes.wire_words import KeyType, MessageRole, RunState
 from tests.fakes.adapter_kit import OPTIONS, world
 from tests.fakes.runtime import FakeRuntime, echo
 
@@ -64,6 +64,26 @@ def test_steps_drafts_interim_text_and_answer_are_watched(tmp_path):
             ("is running ls", "completed")
         ]
         assert view.document.version > 1
+
+    flow(tmp_path, steps, FakeRuntime(script))
+
+
+def test_decision_7_a_rewritten_answer_is_written_once_at_the_end(tmp_path):
+    """Hermes rewrites its answer as often as it likes; people get one message and one last version."""
+
+    async def script(_turn, events):
+        message = await events.on_answer("a first version")
+        for version in ("a second version", "the last version"):
+            events.on_edit(message, version)
+
+    async def steps(made):
+        thread = made.thread()
+        run_id = made.say(thread, "write")
+        view = await made.ended(run_id)
+        assert view.run.state is RunState.COMPLETED
+        assert made.texts(thread, run_id) == [("answer", "the last version")]
+        (message,) = [one for one in made.instance.messages(thread) if one.role is MessageRole.ANSWER]
+        assert message.version == 2
 
     flow(tmp_path, steps, FakeRuntime(script))
 
