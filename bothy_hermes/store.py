@@ -77,9 +77,6 @@ SESSION_LIFE = timedelta(days=365)
 """How long an unused thread's session is remembered: the server names it anyway, this is for when it
 names none."""
 
-PATIENCE_SECONDS = 1.0
-"""Between two tries of a patient call: an operator who frees some space is at a prompt."""
-
 _ADAPTER_ID = "adapter_id"
 _PROBE = "probed_at"
 
@@ -128,7 +125,7 @@ class Store:
         writer = Writer(functools.partial(open_database, directory), _Scrubber())
         await writer.start()
         known = set(await writer.run(rows.event_ids))
-        return cls(writer, clock, StoreHealth(lambda: writer.commits, tell), known)
+        return cls(writer, clock, StoreHealth(writer, clock, tell), known)
 
     def patient(self) -> Store:
         """The same file for work that can only wait: what the disk refuses now is tried until it is taken."""
@@ -306,19 +303,10 @@ class Store:
     async def _run(
         self, job: Callable[Concatenate[sqlite3.Connection, P], T], *args: P.args, **kwargs: P.kwargs
     ) -> T:
-        while True:
-            try:
-                result = await self._writer.run(lambda connection: job(connection, *args, **kwargs))
-            except StateError as error:
-                if self._writer.closed:
-                    raise
-                self._health.failed(error)
-                if not self._is_patient:
-                    raise
-                await self._clock.sleep(PATIENCE_SECONDS)
-            else:
-                self._health.worked()
-                return result
+        def work(connection: sqlite3.Connection) -> T:
+            return job(connection, *args, **kwargs)
+
+        return await self._health.attempt(lambda: self._writer.run(work), patient=self._is_patient)
 
     def _moment(self) -> str:
         return format_time(self._clock.now())

@@ -1,4 +1,4 @@
-"""Who hears that the disk takes nothing, and how often."""
+"""Who hears that the disk takes nothing, how often, and who waits for it."""
 
 import asyncio
 import logging
@@ -12,29 +12,59 @@ from tests.fakes.clock import FakeClock, settle
 from tests.fakes.store_kit import call, keys
 
 FULL = StateError("state.sqlite3", "the disk is full")
+CLOSED = StateError("state.sqlite3", "is closed")
 READ_ONLY = StateError("state.sqlite3", "cannot be written")
 
 
 class Watch:
-    """A health with a commit counter in the test's hand."""
+    """A health whose disk is in the test's hand."""
 
     def __init__(self):
         self.commits = 0
+        self.closed = False
         self.told = []
-        self.health = StoreHealth(lambda: self.commits, self.told.append)
+        self.fake = FakeClock()
+        self.health = StoreHealth(self, self.fake.clock, self.told.append)
+        self.outcomes = []
+
+    async def _work(self):
+        await asyncio.sleep(0)
+        outcome = self.outcomes.pop(0)
+        if isinstance(outcome, StateError):
+            raise outcome
+        self.commits += outcome == "commit"
+        return outcome
+
+    async def does(self, *outcomes, patient=False):
+        """Try something once (or patiently) with these outcomes; returns the result or the error."""
+        self.outcomes += outcomes
+        try:
+            return await self.health.attempt(self._work, patient=patient)
+        except StateError as error:
+            return error
+
+
+def watching(steps):
+    async def scenario():
+        watch = Watch()
+        await steps(watch)
+        return watch
+
+    return asyncio.run(scenario())
 
 
 def test_a_trouble_is_told_once_and_its_end_once(caplog):
     """An operator reads one sentence, not one for every event of a night."""
-    watch = Watch()
-    with caplog.at_level(logging.WARNING):
+
+    async def steps(watch):
         for _ in range(5):
-            watch.health.failed(StateError(FULL.what, FULL.problem))
-        watch.commits += 1
-        watch.health.worked()
-        watch.health.worked()
-    assert watch.told == [watch.told[0], None]
-    assert str(watch.told[0]) == str(FULL)
+            await watch.does(StateError(FULL.what, FULL.problem))
+        await watch.does("commit")
+        await watch.does("commit")
+
+    with caplog.at_level(logging.WARNING):
+        watch = watching(steps)
+    assert [str(one) for one in watch.told] == [str(FULL), "None"]
     assert [record.getMessage() for record in caplog.records] == [
         "state.sqlite3: the disk is full",
         "state.sqlite3: can be used again",
@@ -42,30 +72,80 @@ def test_a_trouble_is_told_once_and_its_end_once(caplog):
 
 
 def test_another_trouble_is_told_as_well():
-    watch = Watch()
-    watch.health.failed(FULL)
-    watch.health.failed(READ_ONLY)
+    async def steps(watch):
+        await watch.does(FULL)
+        await watch.does(READ_ONLY)
+
+    watch = watching(steps)
     assert watch.told == [FULL, READ_ONLY]
     assert watch.health.trouble is READ_ONLY
 
 
 def test_what_could_be_read_ends_no_trouble():
     """Only a commit proves that the disk takes writes."""
-    watch = Watch()
-    watch.health.failed(FULL)
-    watch.health.worked()
-    assert watch.health.trouble is FULL
-    watch.commits += 1
-    watch.health.worked()
-    assert watch.health.trouble is None
+
+    async def steps(watch):
+        await watch.does(FULL)
+        await watch.does("read")
+        assert watch.health.trouble is FULL
+        await watch.does("commit")
+        assert watch.health.trouble is None
+
+    watching(steps)
 
 
 def test_a_commit_before_the_trouble_does_not_end_it():
-    watch = Watch()
-    watch.commits = 7
-    watch.health.failed(FULL)
-    watch.health.worked()
-    assert watch.health.trouble is FULL
+    async def steps(watch):
+        await watch.does("commit")
+        await watch.does(FULL)
+        await watch.does("read")
+        assert watch.health.trouble is FULL
+
+    watching(steps)
+
+
+def test_a_trouble_is_not_over_while_somebody_waits_for_the_disk():
+    """A full disk takes small things: between two tries of a large one nothing is well."""
+
+    async def steps(watch):
+        large = asyncio.ensure_future(watch.does(FULL, patient=True))
+        await settle()
+        await watch.does("commit")
+        assert watch.told == [FULL]
+        watch.outcomes = ["commit"]
+        await watch.fake.advance(1)
+        assert await large == "commit"
+        assert watch.told == [FULL, None]
+
+    watching(steps)
+
+
+def test_who_gives_up_waiting_holds_no_trouble_up():
+    async def steps(watch):
+        large = asyncio.ensure_future(watch.does(FULL, patient=True))
+        await settle()
+        large.cancel()
+        await settle()
+        await watch.does("commit")
+        assert watch.told == [FULL, None]
+
+    watching(steps)
+
+
+def test_patience_ends_with_the_file():
+    """The adapter goes: whoever still waits for the disk hears that it is closed."""
+
+    async def steps(watch):
+        waiting = asyncio.ensure_future(watch.does(FULL, patient=True))
+        await settle()
+        watch.closed = True
+        watch.outcomes = [CLOSED]
+        await watch.fake.advance(1)
+        assert await waiting is CLOSED
+        assert await watch.does(CLOSED, patient=True) is CLOSED
+        assert watch.told == [FULL]
+
+    watching(steps)
 
 
 # The store itself ---------------------------------------------------------------------------------
