@@ -108,6 +108,7 @@ class World:
         """End the adapter's work where it stands, without its way out (as far as one process can)."""
         assert self.task is not None
         handler = self.loop._handler
+        handler._closed = True  # nothing begins any more
         for task in list(handler._tasks.values()):
             task.cancel()
         handler._works.clear()
