@@ -10,7 +10,7 @@ from bothy_hermes.dpop import ProofSigner, verify_proof
 from bothy_hermes.errors import ProofRefused, TokenRefused
 from bothy_hermes.jose import public_jwk, sign_compact
 from bothy_hermes.secret import Secret
-from bothy_hermes.tokens import KeySet, key_id, verify_run_token
+from bothy_hermes.tokens import KeySet, open_token, verify_run_token
 from bothy_hermes.wire import KeySetBody
 from tests.fakes.clock import START
 from tests.fakes.edge_kit import (
@@ -177,5 +177,5 @@ def taken(verify, text):
 def test_a_proofs_key_is_never_asked_for_as_a_run_tokens():
     """A proof sent as an event's token does not even name a key to fetch."""
     with pytest.raises(TokenRefused) as caught:
-        key_id(Secret(proof()))
+        open_token(Secret(proof()))
     assert caught.value.reason == "typ"
