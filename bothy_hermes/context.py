@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import takewhile
 from uuid import UUID
 
 from .context_files import FileText, decode_file, files_to_fetch, new_elements
 from .context_render import Rendering, new_boundary
 from .errors import BothyError
 from .wire import Attachment, ContextElement, Principal, RunContext, ServedChannelConfig, Transcript
-from .wire_words import ElementKind, RunKind, ScanStatus, Trust
+from .wire_words import ElementKind, RunKind, ScanStatus, SessionMode, Trust
 
 __all__ = [
     "FileText",
@@ -108,7 +109,7 @@ def build_texts(
     elements = list(new_elements(ctx, trigger_id))
     if not elements or elements[-1].id != trigger_id:
         raise TriggerMissing(trigger_id)
-    spoken = [element for element in elements if _is_spoken(ctx, element, trigger_id)]
+    spoken = [*_waiting(ctx, elements[:-1], trigger_id), elements[-1]]
     rendering = Rendering(boundary)
     rendering.text(NOTE.format(mark=rendering.mark))
     if channel is not None and ctx.run.kind is RunKind.OPERATOR:
@@ -133,13 +134,27 @@ def message_text(ctx: RunContext, message_id: UUID, *, boundary: str) -> str | N
 # The person's words -------------------------------------------------------------------------------
 
 
-def _is_spoken(ctx: RunContext, element: ContextElement, trigger_id: UUID) -> bool:
-    """Whether an element belongs to the person's words: the trigger, or unheard ones before it.
+def _waiting(ctx: RunContext, before: list[ContextElement], trigger_id: UUID) -> list[ContextElement]:
+    """The person's unheard messages before the trigger: they wait for an answer as it does.
 
-    What others wrote in between, and what only passed through the person's hands, is background.
+    A session that is begun anew has heard nothing of the thread, not even what was answered long ago.
+    There only what stands directly before the trigger still waits.
     """
-    if element.id == trigger_id:
-        return True
+    if ctx.run.session_mode == SessionMode.RESUME and ctx.run.kind is RunKind.OPERATOR:
+        return [element for element in before if _is_theirs(ctx, element)]
+    new = {element.id for element in before}
+    earlier = takewhile(lambda element: element.id != trigger_id, ctx.elements)
+    neighbours = takewhile(
+        lambda element: element.id in new and _is_theirs(ctx, element), reversed(list(earlier))
+    )
+    return list(neighbours)[::-1]
+
+
+def _is_theirs(ctx: RunContext, element: ContextElement) -> bool:
+    """Whether an element is the starter's own message.
+
+    What others wrote, and what only passed through the person's hands, is background.
+    """
     by_starter = element.author is not None and element.author.id == ctx.starter.id
     return by_starter and element.kind is ElementKind.MESSAGE and element.trust is not Trust.UNVERIFIED
 

@@ -73,6 +73,21 @@ def test_decision_6_unheard_messages_of_the_starter_come_first():
     assert blocks(ctx) == ["Somebody else."]
 
 
+@pytest.mark.parametrize("mode", ["new", "bind"])
+def test_decision_6_a_session_begun_anew_is_not_asked_again_what_was_answered(mode):
+    """It has heard nothing of the thread; only what stands directly before the trigger still waits."""
+    ctx = context(
+        element(1, "An old question.", author=person(ANN)),
+        element(2, "The old answer.", author=person(AGENT), already_delivered=True),
+        element(3, "By the way.", author=person(ANN)),
+        trigger("And now?"),
+        mode=mode,
+    )
+
+    assert texts(ctx).user_text == "By the way.\n\nAnd now?"
+    assert blocks(ctx) == ["An old question."]
+
+
 def test_a_forwarded_text_of_the_starter_is_background():
     """What the server does not vouch for is nobody's order, whoever passed it on."""
     ctx = context(

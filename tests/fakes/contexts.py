@@ -75,7 +75,9 @@ def transcript(number, text, trust=Trust.MEMBER):
     return Transcript(attachment_id=new_id(number), text=text, trust=trust)
 
 
-def context(*elements, kind=RunKind.OPERATOR, truncated=False, title="Garden", channel="general"):
+def context(
+    *elements, kind=RunKind.OPERATOR, truncated=False, title="Garden", channel="general", mode="resume"
+):
     """A run's context; its elements are as they are given."""
     return RunContext(
         run=Run(
@@ -89,7 +91,7 @@ def context(*elements, kind=RunKind.OPERATOR, truncated=False, title="Garden", c
             trigger_message_id=TRIGGER,
             state=RunState.QUEUED,
             reason=None,
-            session_mode="new",
+            session_mode=mode,
             tool_class="host",
             billing_mode=BillingMode.ORGANIZATION,
             consumer="default",
