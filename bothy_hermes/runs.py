@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine
 from dataclasses import dataclass
-from enum import StrEnum
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
 from .defaults import LOGGER_NAME
-from .errors import BothyError, IllegalMove, ProblemAnswer, RunEnded, describe
+from .errors import BothyError, ProblemAnswer, RunEnded, describe
 from .live_box import LiveBox
 from .run_calls import finish_call, message_call, response_call
 from .run_cards import NOT_WAITING, RunCards, failed
@@ -25,6 +24,7 @@ from .run_followups import RunFollowups
 from .run_outbox import OutboxEvents, RunOutbox
 from .run_patches import Patcher
 from .run_sessions import RunSession
+from .run_stages import START_REFUSALS, TURN_ENDS, End, RunOver, Stage, check_stage
 from .run_tokens import RunToken
 from .runtime import BusyMode, PromptKind, TurnEnd, TurnOutcome, TurnRequest
 from .secret import Secret
@@ -36,58 +36,15 @@ from .wire_events import FollowupEvent, Interaction, Invocation
 from .wire_operations import FINISH_RUN
 from .wire_words import Outcome, ProblemCode, Reason, RunState, SessionMode
 
+T = TypeVar("T")
+
 _log = logging.getLogger(LOGGER_NAME)
-
-
-class Stage(StrEnum):
-    """How far the work on a run is."""
-
-    ACCEPTED = "accepted"
-    PREPARING = "preparing"
-    STARTING = "starting"
-    TURN = "turn"
-    ENDING = "ending"
-    OVER = "over"
-
-
-STAGE_MOVES: Mapping[Stage, frozenset[Stage]] = {
-    Stage.ACCEPTED: frozenset({Stage.PREPARING, Stage.ENDING}),
-    Stage.PREPARING: frozenset({Stage.STARTING, Stage.ENDING}),
-    Stage.STARTING: frozenset({Stage.TURN, Stage.ENDING}),
-    Stage.TURN: frozenset({Stage.ENDING}),
-    Stage.ENDING: frozenset({Stage.OVER}),
-    Stage.OVER: frozenset(),
-}
-"""Every legal move of the work on a run."""
-
-TURN_ENDS: Mapping[TurnOutcome, tuple[Outcome, Reason | None]] = {
-    TurnOutcome.COMPLETED: (Outcome.COMPLETED, None),
-    TurnOutcome.EMPTY: (Outcome.COMPLETED, None),
-    TurnOutcome.FAILED: (Outcome.FAILED, Reason.RUNTIME_ERROR),
-    TurnOutcome.CANCELLED: (Outcome.FAILED, Reason.INTERRUPTED),
-    TurnOutcome.NOT_RUN: (Outcome.FAILED, Reason.RUNTIME_BUSY),
-}
-"""How a run ends after a turn that nobody else ended."""
 
 INTERRUPT_TRIES = 10
 """How often a turn is interrupted that does not end; each try waits `INTERRUPT_SECONDS`."""
 
 INTERRUPT_SECONDS = 2.0
 """How long an interrupted turn may take; measured are 0.02 to 2.1 seconds."""
-
-START_REFUSALS = {
-    ProblemCode.BILLING_MODE_MISMATCH: Reason.BILLING_MODE_MISMATCH,
-    ProblemCode.TOOL_CLASS_EXCEEDED: Reason.TOOL_CLASS_EXCEEDED,
-}
-"""Answers of startRun that leave the run queued: the adapter ends it with that reason."""
-
-
-@dataclass(frozen=True, slots=True)
-class End:
-    """How a run is to end, when something other than its turn decided that."""
-
-    outcome: Outcome
-    reason: Reason | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +79,7 @@ class RunWork(OutboxEvents):
         self.token = RunToken(services.api, self.run_id, token)
         self._stage = Stage.ACCEPTED
         self._decided: End | None = None
+        self._deciding = asyncio.Event()
         self._live: _Live | None = None
         self._turn_over = asyncio.Event()
         self._beside_tasks: set[asyncio.Task[None]] = set()
@@ -154,11 +112,13 @@ class RunWork(OutboxEvents):
     def end_early(self, outcome: Outcome, reason: Reason | None) -> None:
         """Something other than the turn ends the run: the first to say so decides how.
 
-        Interrupts the turn when one runs; the rest of the work follows from there.
+        Interrupts the turn when one runs, and gives up what is being done before it; the rest of the work
+        follows from there.
         """
         if self._decided is not None or self._stage in (Stage.ENDING, Stage.OVER):
             return
         self._decided = End(outcome, reason)
+        self._deciding.set()
         if self._stage is Stage.TURN and self._group is not None:
             self._beside(self._group, self._interrupt())
 
@@ -211,9 +171,9 @@ class RunWork(OutboxEvents):
 
     async def _until_end(self, group: asyncio.TaskGroup) -> End:
         try:
-            prepared = await self._prepare()
-            return await self._turn(prepared, await self._start(), group)
-        except _Ended as ended:
+            prepared = await self._unless_decided(self._prepare())
+            return await self._turn(prepared, await self._unless_decided(self._start()), group)
+        except RunOver as ended:
             return ended.end
         except RunEnded:
             return self._decided or await self._ended_elsewhere()
@@ -226,7 +186,7 @@ class RunWork(OutboxEvents):
     async def _prepare(self) -> Prepared:
         self._move(Stage.PREPARING)
         if self.invocation.session_mode not in list(SessionMode):
-            raise _Ended(End(Outcome.FAILED, Reason.ADAPTER_ERROR))
+            raise RunOver(End(Outcome.FAILED, Reason.ADAPTER_ERROR))
         return await self._services.context.read(self.invocation, self.token)
 
     async def _start(self) -> RunView:
@@ -238,15 +198,16 @@ class RunWork(OutboxEvents):
         run = self.invocation.run
         reason = proof.refusal(run.billing_mode, run.tool_class)
         if reason is not None:
-            raise _Ended(End(Outcome.FAILED, reason))
+            raise RunOver(End(Outcome.FAILED, reason))
         try:
             return await self._services.api.start_run(self.run_id, self.token, proof.start(run.billing_mode))
         except ProblemAnswer as problem:
             raise self._start_refused(problem) from problem
 
     def _start_refused(self, problem: ProblemAnswer) -> Exception:
-        if problem.code in START_REFUSALS:
-            return _Ended(End(Outcome.FAILED, START_REFUSALS[ProblemCode(problem.code)]))
+        reason = START_REFUSALS.get(problem.code)
+        if reason is not None:
+            return RunOver(End(Outcome.FAILED, reason))
         if problem.code == ProblemCode.RUN_NOT_STARTABLE:
             return RunEnded(problem.operation, problem.status, problem.code)
         return problem
@@ -254,7 +215,7 @@ class RunWork(OutboxEvents):
     async def _turn(self, prepared: Prepared, started: RunView, group: asyncio.TaskGroup) -> End:
         live = self._go_live(prepared, started, group)
         self._beside(group, live.patcher.run())
-        await live.session.prepare(prepared.turn)
+        await self._unless_decided(live.session.prepare(prepared.turn))
         self._stop_if_decided()
         self._move(Stage.TURN)
         ended = await self._ask_hermes(prepared.turn, live.view)
@@ -297,7 +258,10 @@ class RunWork(OutboxEvents):
     async def _interrupt(self) -> None:
         """Interrupt until the turn is over: a turn that Hermes was just given may not hear the first."""
         for _ in range(INTERRUPT_TRIES):
-            await self._services.runtime.interrupt(self.run_id)
+            try:
+                await self._services.runtime.interrupt(self.run_id)
+            except Exception as error:  # noqa: BLE001  # whatever broke in Hermes, the turn must not go on
+                _log.error("run %s: Hermes did not take an interrupt: %s", self.run_id, describe(error))
             try:
                 async with asyncio.timeout(INTERRUPT_SECONDS):
                     await self._turn_over.wait()
@@ -378,19 +342,23 @@ class RunWork(OutboxEvents):
         server = self._services.limits().run_update_min_interval_ms / 1000
         return max(server, self._services.settings.run_update_min_interval)
 
+    async def _unless_decided(self, step: Coroutine[Any, Any, T]) -> T:
+        """Do a step that comes before the turn; an end that comes meanwhile does not wait for it."""
+        doing = asyncio.ensure_future(step)
+        deciding = asyncio.ensure_future(self._deciding.wait())
+        try:
+            await asyncio.wait((doing, deciding), return_when=asyncio.FIRST_COMPLETED)
+            if not doing.done():
+                self._stop_if_decided()
+            return doing.result()
+        finally:
+            doing.cancel()
+            deciding.cancel()
+            await asyncio.gather(doing, deciding, return_exceptions=True)
+
     def _stop_if_decided(self) -> None:
         if self._decided is not None:
-            raise _Ended(self._decided)
+            raise RunOver(self._decided)
 
     def _move(self, stage: Stage) -> None:
-        if stage not in STAGE_MOVES[self._stage]:
-            raise IllegalMove("run work", self._stage, stage)
-        self._stage = stage
-
-
-class _Ended(Exception):  # carries a decision through the steps, not an error
-    """The run ends here, for a reason that is already known."""
-
-    def __init__(self, end: End) -> None:
-        super().__init__(end)
-        self.end = end
+        self._stage = check_stage(self._stage, stage)

@@ -47,6 +47,7 @@ LAYERS = {
         "card_text",
         "message_split",
         "heartbeat",
+        "run_stages",
         "install_plan",
         "wire_schema",
     ),
