@@ -35,6 +35,9 @@ WILDCARDS = frozenset({"0.0.0.0", "::", ""})  # noqa: S104  # they are recognise
 TICK_SECONDS = 0.25
 """How often the server looks whether something is due."""
 
+ACCEPT_ROUNDS = 10
+"""Rounds of the loop until a connection that was accepted is served: asyncio takes about four."""
+
 _T = TypeVar("_T")
 
 
@@ -243,7 +246,7 @@ class LocalServer:
         self._undo.callback(forget)
         self._undo.push_async_callback(self._sockets.end)
         self._undo.callback(self._gateways.leave, RESTARTING)
-        self._undo.callback(listener.close)
+        self._undo.push_async_callback(_stop_listening, listener)
 
     async def _shut_down(self) -> None:
         await self._undo.aclose()
@@ -284,6 +287,15 @@ class LocalServer:
 
     async def _cut(self, consumer: str | None) -> None:
         self._gateways.cut(consumer)
+
+
+async def _stop_listening(listener: asyncio.Server) -> None:
+    """Accept nothing any more, and close once what was accepted is served: asyncio forgets the rest."""
+    for one in listener.sockets:
+        asyncio.get_running_loop().remove_reader(one.fileno())
+    for _ in range(ACCEPT_ROUNDS):
+        await asyncio.sleep(0)
+    listener.close()
 
 
 async def _cancel(task: asyncio.Task[None]) -> None:

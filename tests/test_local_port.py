@@ -1,6 +1,8 @@
 """The server as a whole: start, stop, restart, time, and a run over real sockets."""
 
+import contextlib
 import os
+import socket
 import subprocess
 import sys
 import time
@@ -52,6 +54,19 @@ def test_a_restart_continues(tmp_path):
         assert call(server, "GET", "/jwks.json").json == keys
     finally:
         server.stop()
+
+
+def test_a_stop_leaves_no_connection_behind(tmp_path):
+    """Not even one that was accepted in the last moment: whoever is on it would wait for ever."""
+    for _ in range(15):
+        server = LocalServer.start(tmp_path)
+        address = ("127.0.0.1", int(server.origin.rpartition(":")[2]))
+        clients = [socket.create_connection(address) for _ in range(4)]
+        server.stop()
+        for client in clients:
+            client.settimeout(5)
+            with client, contextlib.suppress(ConnectionError):
+                assert client.recv(1) == b""
 
 
 def test_a_second_server_on_the_directory_is_refused(tmp_path):
