@@ -188,7 +188,7 @@ class AdapterLoop(GatewayEvents):
             limits=self._terms.limits,
         )
         # An event that the disk does not take comes again; what a run owes has nowhere else to go.
-        self._handler = Handler(dataclasses.replace(services, store=store.patient()), self._poke)
+        self._handler = Handler(dataclasses.replace(services, store=store.patient()))
         self._desk = desk = StatusDesk(
             self._state_dir,
             clock,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from uuid import UUID
 
 from .codec import JsonObject
@@ -34,16 +34,15 @@ class Handler:
 
     Args:
         services: What runs need.
-        changed: Called when the number of active runs changed.
     """
 
-    def __init__(self, services: Services, changed: Callable[[], None]) -> None:
+    def __init__(self, services: Services) -> None:
         self._services = services
-        self._changed = changed
         self._slots = asyncio.Semaphore(services.settings.max_active_runs)
         self._works: dict[UUID, RunWork] = {}
         self._tasks: dict[UUID, asyncio.Task[None]] = {}
-        self._owed: dict[UUID, Secret | None] = {}
+        self._tokens: dict[UUID, RunToken] = {}
+        self._owed: set[UUID] = set()
         self._closing = False
         self._closed = False
 
@@ -78,21 +77,16 @@ class Handler:
             return
         work = RunWork(self._services, entry, invocation, token)
         self._works[work.run_id] = work
-        self._spawn(work.run_id, self._work(work))
-        self._changed()
+        self._spawn(work.run_id, work.token, self._work(work))
 
     def send_leftovers(self, run_id: UUID, token: Secret | None, entry_id: UUID | None = None) -> None:
         """Send the stored calls of a run that nobody works on (refused, or from before a restart)."""
         if run_id in self._tasks:
-            # After the end no other token is to be had: the newest that came is kept.
-            self._owed[run_id] = token or self._owed.get(run_id)
+            if token is not None:
+                self.take_token(run_id, token)
+            self._owed.add(run_id)
             return
-        services = self._services
-        source = RunToken(services.api, run_id, token)
-        outbox = RunOutbox(
-            services.api, services.store, run_id, source, clock=services.clock, entry_id=entry_id
-        )
-        self._spawn(run_id, _drain(outbox))
+        self._send_rest(run_id, RunToken(self._services.api, run_id, token), entry_id)
 
     def send_owed(self, run_id: UUID) -> None:
         """A call of a run was stored: have it sent, whoever works on the run."""
@@ -103,10 +97,13 @@ class Handler:
             self.send_leftovers(run_id, None)
 
     def take_token(self, run_id: UUID, token: Secret) -> None:
-        """A valid event of a run brought a token: use it for the run from now on."""
-        work = self._works.get(run_id)
-        if work is not None:
-            work.token.take(token)
+        """A valid event of a run brought a token: use it for the run from now on.
+
+        After the run's own end no other is to be had, and its answer may still be owed.
+        """
+        source = self._tokens.get(run_id)
+        if source is not None:
+            source.take(token)
 
     async def followup(self, event: FollowupEvent) -> None:
         """A person wrote while a run was active."""
@@ -172,23 +169,30 @@ class Handler:
                 await work.work()
         finally:
             self._works.pop(work.run_id, None)
-            self._owed.setdefault(work.run_id, work.token.current)
-            self._changed()
+            self._owed.add(work.run_id)
 
-    def _spawn(self, run_id: UUID, what: Coroutine[None, None, None]) -> None:
+    def _send_rest(self, run_id: UUID, source: RunToken, entry_id: UUID | None = None) -> None:
+        services = self._services
+        outbox = RunOutbox(
+            services.api, services.store, run_id, source, clock=services.clock, entry_id=entry_id
+        )
+        self._spawn(run_id, source, _drain(outbox))
+
+    def _spawn(self, run_id: UUID, source: RunToken, what: Coroutine[None, None, None]) -> None:
         if self._closed:
             what.close()  # what it would have done is stored, for the next process
             return
         task = asyncio.create_task(what, name=f"bothy-run-{run_id}")
-        self._tasks[run_id] = task
-        task.add_done_callback(lambda done: self._done(run_id, done))
+        self._tasks[run_id], self._tokens[run_id] = task, source
+        task.add_done_callback(lambda done: self._done(run_id, source, done))
 
-    def _done(self, run_id: UUID, task: asyncio.Task[None]) -> None:
+    def _done(self, run_id: UUID, source: RunToken, task: asyncio.Task[None]) -> None:
         if self._tasks.get(run_id) is task:
-            del self._tasks[run_id]
+            del self._tasks[run_id], self._tokens[run_id]
         if run_id in self._owed and run_id not in self._tasks:
             # Stored after the task looked for the last time: it is sent now.
-            self.send_leftovers(run_id, self._owed.pop(run_id))
+            self._owed.discard(run_id)
+            self._send_rest(run_id, source)
         error = None if task.cancelled() else task.exception()
         if error is not None:
             _log.error("run %s: its work broke off: %s", run_id, describe(error))

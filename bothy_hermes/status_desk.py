@@ -67,7 +67,7 @@ class StatusDesk:
         self._unwritable = unwritable
         self._heartbeat: Mapping[str, Any] | None = None
         self._trouble: str | None = None
-        self._shown: str | None = None
+        self._shown: tuple[str, int] | None = None
         self._writing = asyncio.Lock()
         self._commands: Mapping[str, Callable[[JsonObject], Awaitable[JsonObject]]] = {
             "status": self._tell_status,
@@ -87,9 +87,9 @@ class StatusDesk:
             await self._write(await self._status())
 
     async def run(self) -> None:
-        """Answer requests, and write the status when the connection changed, until cancelled."""
+        """Answer requests, and write the status when connection or runs changed, until cancelled."""
         while True:
-            if self._connection() != self._shown:
+            if self._seen() != self._shown:
                 await self.publish()
             for request in await self._requests():
                 await self._serve(request)
@@ -121,16 +121,20 @@ class StatusDesk:
 
     async def _status(self) -> JsonObject:
         trouble = self._store.trouble
-        self._shown = self._connection()
+        self._shown = self._seen()
         return {
             "written_at": format_time(self._clock.now()),
             "adapter": {"version": VERSION},
-            "connection": self._shown,
+            "connection": self._connection(),
             "heartbeat": self._heartbeat,
             "trouble": None if trouble is None else str(trouble),
             "runs": self._handler.overview(),
             "counters": await self._counters(),
         }
+
+    def _seen(self) -> tuple[str, int]:
+        """What a change of is worth a new status by itself."""
+        return self._connection(), self._handler.active_runs
 
     async def _counters(self) -> JsonObject:
         try:

@@ -33,7 +33,7 @@ def refused(reason="not_allowed"):
 
 async def recover(made, *, adapter_id=ADAPTER):
     """Do the steps after a start and let everything they begin come to its end."""
-    made.handler = Handler(made.services, lambda: None)
+    made.handler = Handler(made.services)
     recovery = Recovery(made.services, made.handler, agent_id=AGENT, adapter_id=adapter_id)
     await recovery.recover()
     assert await made.handler.settle(5)
@@ -283,7 +283,7 @@ def test_a_disk_that_cannot_be_written_loses_no_entry(tmp_path):
         await made.entry(EntryState.ACCEPTED)
         made.api.listed = [listed_run({"consumer": "another"})]
         await made.read_only()
-        made.handler = Handler(made.services, lambda: None)
+        made.handler = Handler(made.services)
         impatient = dataclasses.replace(made.services, store=made.store)
         recovery = Recovery(impatient, made.handler, agent_id=AGENT, adapter_id=ADAPTER)
         with pytest.raises(StateError, match="cannot be written"):

@@ -24,7 +24,7 @@ class Desk:
         self.directory = directory
         self.word = "ready"
         self.said = []
-        self.handler = Handler(made.services, lambda: None)
+        self.handler = Handler(made.services)
         self.desk = StatusDesk(
             directory,
             made.fake.clock,
