@@ -17,6 +17,10 @@ settings.register_profile("product", deadline=None)
 settings.load_profile("product")
 
 
+def pytest_addoption(parser):
+    parser.addoption("--dpop", action="store_true", help="bind the agent's tokens to a key in all live tests")
+
+
 class TopLevelSnapshots:
     """Keeps snapshots in `snapshots/<path of the test module below tests>/`."""
 

@@ -43,7 +43,8 @@ def hermes_installed():
 def closed_world(hermes_installed, tmp_path_factory, request):
     """A world that its test opens and starts itself; at the end nobody may have broken a rule."""
     root = tmp_path_factory.mktemp("live")
-    live = LiveWorld(root, coverage_environment(root))
+    dpop = request.config.getoption("--dpop") or getattr(request.module, "DPOP", False)
+    live = LiveWorld(root, coverage_environment(root), dpop=dpop)
     try:
         yield live
     finally:

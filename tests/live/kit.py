@@ -1,6 +1,7 @@
 """What live tests work with: a demo world with the real Hermes, and a person who writes to the agent."""
 
 import compileall
+import dataclasses
 import os
 import shutil
 import sqlite3
@@ -17,6 +18,7 @@ import bothy_hermes
 from bothy_hermes.clock import system_clock
 from bothy_hermes.demo_person import answer_text
 from bothy_hermes.demo_world import DemoWorld
+from bothy_hermes.local_options import ServerOptions
 
 PACKAGE = Path(bothy_hermes.__file__).parent
 ENDED = ("completed", "failed", "cancelled")
@@ -67,12 +69,14 @@ class Said:
 class LiveWorld(DemoWorld):
     """A demo world with what tests ask of it."""
 
-    def __init__(self, root, environment=None):
+    def __init__(self, root, environment=None, *, dpop=False):
         super().__init__(root, system_clock(), environment)
         self.told = []
+        self.dpop = dpop
 
-    def open(self, **options):
-        super().open(**options)
+    def open(self, options=None, **more):
+        options = dataclasses.replace(options or ServerOptions(), dpop=self.dpop)
+        super().open(options=options, **more)
         share_byte_code(self.gateway.place.hermes_home / "plugins" / "bothy")
 
     def start(self):
