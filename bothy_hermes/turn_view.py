@@ -87,6 +87,7 @@ class TurnView(TurnEvents):
         self._started_at = services.clock.monotonic()
         self._answered = False
         self._edits: dict[UUID, str] = {}
+        self._split: set[UUID] = set()
         self._requests = 0
         self._costs: dict[tuple[str, str, str], _Sum] = {}
         self.session_id: str | None = None
@@ -112,7 +113,9 @@ class TurnView(TurnEvents):
         self._patcher.poke()
 
     async def on_interim(self, text: str) -> UUID:
-        """Text before a tool call: a message of its own."""
+        """Text before a tool call: a message of its own; a blank one says nothing."""
+        if not text.strip():
+            return self._services.clock.new_id()
         self._box.interim()
         self._patcher.poke()
         return await self._post(text, MessageRole.INTERIM)
@@ -128,7 +131,8 @@ class TurnView(TurnEvents):
 
     def on_edit(self, message: UUID, text: str) -> None:
         """Hermes rewrote a text that was stored: the last version is sent once, at the end."""
-        if len(text.encode("utf-8", "replace")) > self._limit() or not text.strip():
+        fits = len(text.encode("utf-8", "replace")) <= self._limit() and message not in self._split
+        if not fits or not text.strip():
             _log.warning("run %s: a rewritten message does not fit and keeps its first text", self._run_id)
             return
         self._edits[message] = text
@@ -228,7 +232,10 @@ class TurnView(TurnEvents):
         ]
         taken_up = self._followups.absorbed_changes() if role is MessageRole.ANSWER else ()
         await self._outbox.put(*(message_call(self._run_id, message) for message in messages), *taken_up)
-        return UUID(messages[0].client_msg_id)
+        first = UUID(messages[0].client_msg_id)
+        if len(messages) > 1:
+            self._split.add(first)
+        return first
 
     def _limit(self) -> int:
         return min(self._services.settings.max_message_bytes, self._services.limits().max_content_bytes)

@@ -297,7 +297,7 @@ class Rooms:
     def outbox(self, run_id=RUN):
         """The outbox of a run."""
         source, clock = RunToken(self.api, run_id), self.fake.clock
-        return RunOutbox(self.api, self.store, run_id, source, clock=clock, entry_id=EVENT)
+        return RunOutbox(self.api, self.services.store, run_id, source, clock=clock, entry_id=EVENT)
 
     async def until(self, condition):
         """Wait for something that threads and tasks bring about; time stands still meanwhile."""
