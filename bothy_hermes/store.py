@@ -106,7 +106,8 @@ class Store:
         self._writer = writer
         self._clock = clock
         self._health = health
-        self._known = known  # what the file remembers and a little more: others are not looked for in it
+        # Events and runs that the file remembers, and a little more: others are not looked for in it.
+        self._known = known
         self._is_patient = patient
 
     @classmethod
@@ -124,7 +125,7 @@ class Store:
         """
         writer = Writer(functools.partial(open_database, directory), _Scrubber())
         await writer.start()
-        known = set(await writer.run(rows.event_ids))
+        known = set(await writer.run(rows.inbox_ids))
         return cls(writer, clock, StoreHealth(writer, clock, tell), known)
 
     def patient(self) -> Store:
@@ -171,7 +172,8 @@ class Store:
         Raises:
             IllegalMove: An entry does not begin in that state.
         """
-        self._known.add(entry.event_id)  # first: who is cancelled from here on does not undo the taking
+        # First of all: who is cancelled from here on does not undo the taking.
+        self._known.update(one for one in (entry.event_id, entry.run_id) if one is not None)
         return await self._run(_take, entry, calls, self._moment())
 
     async def entry(self, event_id: UUID) -> InboxEntry | None:
@@ -181,7 +183,9 @@ class Store:
         return await self._run(rows.entry_of, event_id)
 
     async def entry_of_run(self, run_id: UUID) -> InboxEntry | None:
-        """The entry of the invocation that offered a run."""
+        """The entry of the invocation that offered a run; None when none is remembered."""
+        if run_id not in self._known:
+            return None
         return await self._run(rows.entry_of_run, run_id)
 
     async def open_entries(self) -> list[InboxEntry]:
@@ -296,8 +300,8 @@ class Store:
 
     async def prune(self, now: datetime) -> int:
         """Forget what is settled and old enough; returns how many rows went."""
-        events, gone = await self._run(_prune, now - SETTLED_LIFE, now - SESSION_LIFE)
-        self._known.difference_update(events)
+        forgotten, gone = await self._run(_prune, now - SETTLED_LIFE, now - SESSION_LIFE)
+        self._known.difference_update(forgotten)
         return gone
 
     async def _run(
@@ -329,7 +333,7 @@ def _take(connection: sqlite3.Connection, entry: InboxEntry, changes: Sequence[C
 
 
 def _prune(connection: sqlite3.Connection, settled: datetime, unused: datetime) -> tuple[list[UUID], int]:
-    return rows.old_events(connection, settled), rows.prune(connection, settled, unused)
+    return rows.old_inbox_ids(connection, settled), rows.prune(connection, settled, unused)
 
 
 @final

@@ -101,9 +101,13 @@ def entry_of(connection: sqlite3.Connection, event_id: UUID) -> InboxEntry | Non
     return read_one(connection, f"{_ENTRY} WHERE event_id = ?", (str(event_id),), _entry)
 
 
-def event_ids(connection: sqlite3.Connection) -> list[UUID]:
-    """The IDs of every remembered event."""
-    return [UUID(event_id) for (event_id,) in connection.execute("SELECT event_id FROM inbox")]
+def inbox_ids(connection: sqlite3.Connection) -> list[UUID]:
+    """The IDs of every remembered event and of every run that one is about."""
+    return _ids(connection, "SELECT event_id FROM inbox UNION SELECT run_id FROM inbox")
+
+
+def _ids(connection: sqlite3.Connection, query: str, *values: str) -> list[UUID]:
+    return [UUID(found) for (found,) in connection.execute(query, values) if found is not None]
 
 
 def entry_of_run(connection: sqlite3.Connection, run_id: UUID) -> InboxEntry | None:
@@ -219,13 +223,20 @@ def apply(connection: sqlite3.Connection, change: Change, moment: str) -> None:
     _APPLY[type(change)](connection, change, moment)
 
 
-def old_events(connection: sqlite3.Connection, settled_before: datetime) -> list[UUID]:
-    """The events that `prune` forgets."""
-    found = connection.execute(
-        f"SELECT event_id FROM inbox WHERE state IN ({_CLOSED}) AND changed_at < ?",  # noqa: S608  # our words
-        (format_time(settled_before),),
-    )
-    return [UUID(event_id) for (event_id,) in found]
+def old_inbox_ids(connection: sqlite3.Connection, settled_before: datetime) -> list[UUID]:
+    """The events that `prune` forgets, and the runs that no other event is about."""
+    old = f"state IN ({_CLOSED}) AND changed_at < ?"
+    moment = format_time(settled_before)
+    return [
+        *_ids(connection, f"SELECT event_id FROM inbox WHERE {old}", moment),  # noqa: S608  # our words
+        *_ids(
+            connection,
+            f"SELECT run_id FROM inbox WHERE {old} "  # noqa: S608  # our words
+            f"EXCEPT SELECT run_id FROM inbox WHERE NOT ({old})",
+            moment,
+            moment,
+        ),
+    ]
 
 
 def prune(connection: sqlite3.Connection, settled_before: datetime, unused_before: datetime) -> int:

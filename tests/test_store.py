@@ -13,7 +13,7 @@ import pytest
 from bothy_hermes.errors import IllegalMove, StateError
 from bothy_hermes.store import EntryMove, EntryState, Store, Taken
 from tests.fakes.clock import FakeClock
-from tests.fakes.store_kit import call, entry, event_id, keys, with_store
+from tests.fakes.store_kit import RUN, call, entry, event_id, keys, with_store
 
 ROOT = Path(__file__).parents[1]
 
@@ -261,8 +261,8 @@ def test_many_waiters_share_commits(tmp_path):
 # What is not in the file is not looked for --------------------------------------------------------
 
 
-def test_a_new_event_is_known_to_be_new_without_the_disk(tmp_path):
-    """Every event asks; only one that the file may remember waits for the writer."""
+def test_what_is_new_is_known_to_be_new_without_the_disk(tmp_path):
+    """Every event asks for itself and for its run; only what the file may remember waits for the writer."""
 
     async def use(store):
         async def nobody(_job):
@@ -270,27 +270,33 @@ def test_a_new_event_is_known_to_be_new_without_the_disk(tmp_path):
 
         await store.take_event(entry(1))
         ask, store._writer.run = store._writer.run, nobody
-        new = await store.entry(event_id(2)), await store.patient().entry(event_id(2))
+        new = [await one.entry(event_id(2)) for one in (store, store.patient())]
+        new.append(await store.entry_of_run(event_id(2)))
         store._writer.run = ask
-        return new, await store.entry(event_id(1)) is not None
+        return new, await known(store)
 
-    assert with_store(tmp_path, use) == ((None, None), True)
-    assert with_store(tmp_path, lambda store: store.entry(event_id(1))) is not None
+    async def known(store):
+        return await store.entry(event_id(1)) is not None, await store.entry_of_run(RUN) is not None
+
+    assert with_store(tmp_path, use) == ([None, None, None], (True, True))
+    assert with_store(tmp_path, known) == (True, True)
 
 
-def test_an_event_that_was_forgotten_by_age_is_new(tmp_path):
-    """As one that was never there, and the others stay."""
+def test_what_was_forgotten_by_age_is_new(tmp_path):
+    """As if it had never been there; the others stay, and a run stays with the last of its events."""
     fake = FakeClock()
 
     async def use():
         store = await Store.open(tmp_path, fake.clock)
+        other = event_id(77)
         await store.take_event(entry(1, state=EntryState.SETTLED))
+        await store.take_event(entry(2, state=EntryState.SETTLED, run_id=other))
         fake.move(30 * 3600)
-        await store.take_event(replace(entry(2, state=EntryState.SETTLED), created_at=fake.time))
+        await store.take_event(replace(entry(3, state=EntryState.SETTLED), created_at=fake.time))
         await store.prune(fake.time + timedelta(hours=20))
-        left = [await store.entry(event_id(number)) is not None for number in (1, 2)]
+        left = [await store.entry(event_id(number)) is not None for number in (1, 2, 3)]
         known = set(store._known)
         await store.close()
         return left, known
 
-    assert asyncio.run(use()) == ([False, True], {event_id(2)})
+    assert asyncio.run(use()) == ([False, False, True], {event_id(3), RUN})
