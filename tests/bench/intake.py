@@ -1,0 +1,104 @@
+"""Durable intake against the bare group commit of the same store.
+
+Events are judged with real tokens on a real state file; the server's answers come at once. The bare store
+then takes the same entries with the same number of commits. Both are done several times in turn, and the
+medians are compared. One thread's events come one after another, each with a commit of its own; beside it,
+for information, as many threads' events at once as may be in flight, which share commits.
+"""
+
+import asyncio
+import time
+from datetime import UTC, datetime
+from uuid import UUID
+
+from bothy_hermes.clock import system_clock
+from bothy_hermes.store import EntryState, InboxEntry, Store
+from tests.bench.figures import at_least, for_information, median
+from tests.fakes.admission_kit import Desk
+from tests.fakes.edge_kit import run_token
+from tests.fakes.flow_kit import event_value, invocation_value, open_rooms
+
+EVENTS = 400
+ROUNDS = 7
+AT_ONCE = 64
+
+
+def ids(prefix, count):
+    return [UUID(f"0192f4a0-7b1c-7000-8000-{prefix:04x}{index:08x}") for index in range(count)]
+
+
+def events(number):
+    """Invocations of as many runs, each with a token of its own; other ones for each number."""
+    found = []
+    pairs = zip(ids(2 * number + 1, EVENTS), ids(2 * number + 2, EVENTS), strict=True)
+    for event_id, run_id in pairs:
+        token = run_token(claims={"run_id": str(run_id), "jti": f"t{event_id}"})
+        payload = invocation_value(run={"id": str(run_id)})
+        found.append(event_value(payload=payload, token=token, id=str(event_id)))
+    return found
+
+
+async def in_flight(work, items, at_once):
+    """Do something with each item, so many at a time; returns the seconds it took."""
+    waiting = iter(items)
+
+    async def worker():
+        for item in waiting:
+            await work(item)
+
+    began = time.perf_counter()
+    await asyncio.gather(*(worker() for _ in range(at_once)))
+    return time.perf_counter() - began
+
+
+async def intake(directory, at_once):
+    """Seconds of each round, of the intake and of the bare store."""
+    taken, bare = [], []
+    async with open_rooms(directory / "intake") as rooms:
+        desk = Desk(rooms)
+        await desk.ring.fetch()
+        store = await Store.open(directory / "bare", system_clock())
+        try:
+            for number in range(ROUNDS):
+                found = events(number)
+                before = rooms.store.commits
+                seconds = await in_flight(desk.take, found, at_once)
+                commits = rooms.store.commits - before
+                taken.append(seconds)
+                bare.append(await bare_commits(store, found, commits))
+        finally:
+            await store.close()
+    return taken, bare
+
+
+async def bare_commits(store, found, commits):
+    """Have the bare store take the same entries in the same number of commits."""
+    entries = [
+        InboxEntry(
+            UUID(event["id"]),
+            event["type"],
+            UUID(event["payload"]["run"]["id"]),
+            UUID(event["payload"]["run"]["thread_id"]),
+            f"t{event['id']}",
+            EntryState.ACCEPTED,
+            datetime.now(UTC),
+        )
+        for event in found
+    ]
+    shares = [entries[place::commits] for place in range(commits)]
+    began = time.perf_counter()
+    for share in shares:
+        await asyncio.gather(*(store.take_event(entry) for entry in share))
+    return time.perf_counter() - began
+
+
+def measure(directory):
+    """The figures."""
+    taken, bare = asyncio.run(intake(directory / "one", 1))
+    many, shared = asyncio.run(intake(directory / "many", AT_ONCE))
+    return [
+        at_least("durable intake over the bare group commit", median(bare) / median(taken), 0.5),
+        for_information("events taken in, one after another", EVENTS / median(taken), "events/s"),
+        for_information("the same, 64 at once", EVENTS / median(many), "events/s"),
+        for_information("64 at once over the bare group commit", median(shared) / median(many), "ratio"),
+    ]
