@@ -117,6 +117,7 @@ def test_a_run_that_is_worked_on_is_not_begun_again(tmp_path):
         assert await handler.settle(5)
         assert len(made.runtime.turns) == 1
         assert len(made.api.named("start_run")) == 1
+        assert end_of(made) == ("completed", None)
 
     handling(tmp_path, steps)
 
@@ -407,6 +408,25 @@ def test_nothing_begins_on_the_way_out(tmp_path):
         assert made.api.calls == []
         assert not handler.knows(RUN)
         assert await made.state_of() is EntryState.ACCEPTED
+
+    handling(tmp_path, steps)
+
+
+def test_nothing_begins_while_the_ends_are_on_their_way(tmp_path):
+    async def steps(made, handler):
+        let = asyncio.Event()
+        made.api.on["finish_run"] = [lambda *_args: let.wait()]
+        await begin(made, handler)
+        await made.until(lambda: made.runtime.turns)
+        closing = asyncio.ensure_future(handler.close(5))
+        await made.until(lambda: made.api.named("finish_run"))
+        late = await begin(made, handler, 1)
+        let.set()
+        await asyncio.wait_for(closing, 5)
+        assert len(made.runtime.turns) == 1
+        assert handler.active_runs == 0
+        assert await made.state_of(other(501)) is EntryState.ACCEPTED
+        assert end_of(made, late) is None
 
     handling(tmp_path, steps)
 
