@@ -23,13 +23,13 @@ from tests.fakes.runtime import FakeRuntime
 ATTEMPT_SECONDS = 0.3
 """Longest time of one attempt of the adapter."""
 
-WHOLE_SECONDS = 0.06
-"""Waits up to this are real: the interval between two patches is among them."""
+WHOLE_SECONDS = 0.05
+"""Waits up to this are real: the interval between two patches is."""
 
 SHARE = 0.005
-"""What is left of longer ones: the longest wait of a client becomes a fifth of a second."""
+"""What is left of longer ones: the longest wait of a client becomes a sixth of a second."""
 
-OPTIONS = ServerOptions(run_update_min_interval_ms=50, heartbeat_interval_ms=600_000, ack_timeout_ms=600)
+OPTIONS = ServerOptions(run_update_min_interval_ms=50, heartbeat_interval_ms=200_000, ack_timeout_ms=600)
 
 SESSION = "20261130_120000_abcdef01"
 QUESTION = Prompt(PromptKind.CLARIFY, "0123456789", "k", "Which colour?", ("red", "blue"))
@@ -47,7 +47,7 @@ def hurried(slept=None):
     async def sleep(seconds):
         if slept is not None:
             slept.append(seconds)
-        await asyncio.sleep(min(seconds, WHOLE_SECONDS + seconds * SHARE))
+        await asyncio.sleep(seconds if seconds <= WHOLE_SECONDS else seconds * SHARE)
 
     return Clock(clock.now, clock.monotonic, sleep, clock.uniform, clock.random_bytes)
 

@@ -29,6 +29,12 @@ PATIENT_CALLS = (
 )
 """The calls of a run of `Everything` that are made until they are answered."""
 
+CHANGING_CALLS = PATIENT_CALLS[3:]
+"""Those that change something: done twice they would be seen twice."""
+
+CORE_CALLS = ("startRun", "updateRun", "createMessage", "resumeRun", "finishRun")
+"""Those whose every fault is met each time; for the others some are left to the slow tests."""
+
 FIRST_CALLS = ("getJwks", "getMe", "openGateway", "putHeartbeat", "listRuns")
 """What an adapter calls before it takes its first event."""
 
@@ -129,8 +135,22 @@ def without_pages(operation, group):
     return [fault for fault in group if operation != "downloadFile" or not fault.name.startswith("200 page")]
 
 
-@pytest.mark.parametrize("operation", PATIENT_CALLS)
-@pytest.mark.parametrize("group", [UNASKED, ANSWER_LOST], ids=["unasked", "answer lost"])
+@pytest.mark.parametrize(
+    ("operation", "group"),
+    [
+        pytest.param(
+            operation,
+            group,
+            id=f"{operation}-{name}",
+            marks=() if operation in quick else pytest.mark.slow,
+        )
+        for name, group, quick in (
+            ("unasked", UNASKED, CORE_CALLS),
+            ("answer lost", ANSWER_LOST, CHANGING_CALLS),
+        )
+        for operation in PATIENT_CALLS
+    ],
+)
 def test_a_call_is_made_until_it_is_answered_and_done_once(tmp_path, operation, group):
     """Fault after fault meets the next attempt of the same call: each was survived when all were met."""
     group = without_pages(operation, group)
@@ -140,9 +160,6 @@ def test_a_call_is_made_until_it_is_answered_and_done_once(tmp_path, operation, 
         assert met[: len(group)] == [fault.name for fault in group]
 
     assert tell(tmp_path, lambda proxy: proxy.on(operation, *group), check) == TOLD
-
-
-CORE_CALLS = ("startRun", "updateRun", "createMessage", "resumeRun", "finishRun")
 
 
 @pytest.mark.parametrize(
@@ -173,7 +190,16 @@ def test_an_odd_answer_is_an_answer(tmp_path, fault):
     assert tell(tmp_path, disturb, check, attempt=PATIENCE) == TOLD
 
 
-@pytest.mark.parametrize("fault", [*UNASKED, *ANSWER_LOST, *TOO_LONG], ids=lambda fault: fault.name)
+QUICK_FAULTS = frozenset({"reset", "stall", "cut", "503 after it acted", "200 page of text/html"})
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        pytest.param(fault, id=fault.name, marks=() if fault.name in QUICK_FAULTS else pytest.mark.slow)
+        for fault in (*UNASKED, *ANSWER_LOST, *TOO_LONG)
+    ],
+)
 def test_an_allow_list_without_an_answer_leaves_the_event_for_redelivery(tmp_path, fault):
     """It is asked once for a delivery; the next delivery asks again, and the run is done once."""
     assert tell(tmp_path, lambda proxy: proxy.on("getAllowList", fault)) == TOLD
@@ -364,7 +390,7 @@ def test_a_frame_each_of_events_and_acks_is_seen(tmp_path):
 def test_a_lost_event_or_ack_is_made_good_by_the_next_delivery(tmp_path, op, fault):
     """Each event of the story is lost once, or its ack is: what it asks for is done once."""
 
-    came = (op, fault.name) == ("ack", "passed and torn")
+    came = fault.name == "passed and torn"
 
     def disturb(proxy):
         proxy.on_frame(op, *([fault] if came else [fault, faults.passed()]) * 3)
