@@ -429,3 +429,85 @@ def test_an_event_that_nobody_can_read_is_left_to_the_judgement(tmp_path):
         return unread, await desk.admission.ack_decided(FakeDelivery(event_value()))
 
     assert at_desk(tmp_path, steps) == (False, False)
+
+
+# Cancellation at every await ----------------------------------------------------------------------
+
+
+def cut_at(tmp_path, count, make, before):
+    """Cancel the judging of an event at its count-th point, then deliver it again.
+
+    A point is before and after each question to the disk or the server, and the ack.
+    """
+
+    async def steps(desk):
+        if before is not None:
+            await before(desk)
+        points, rooms = [], desk.rooms
+        usual_call, usual_run = rooms.api._call, type(rooms.store)._run
+
+        def point(name):
+            points.append(name)
+            if len(points) == count:
+                judging.cancel()
+
+        async def call(operation, *args):
+            point(f"before {operation}")
+            found = await usual_call(operation, *args)
+            point(f"after {operation}")
+            return found
+
+        async def run(job, *args, **kwargs):
+            point("before the disk")
+            result = await usual_run(rooms.services.store, job, *args, **kwargs)
+            point("after the disk")
+            return result
+
+        rooms.api._call = call
+        object.__setattr__(rooms.services.store, "_run", run)
+        first = FakeDelivery(make())
+        judging = asyncio.ensure_future(desk.admission.take(first, 0.0))
+        await asyncio.wait({judging}, timeout=5)
+        cancelled = judging.cancelled()
+        del rooms.api._call
+        del rooms.services.store.__dict__["_run"]
+        remembered = await rooms.store.entry(EVENT)
+        begun = [name for name in desk.handler.names() if name != "take_token"]
+        again = {**make(), "attempt": 2}
+        if "token" in again:
+            again["token"] = run_token(claims={"jti": "t2"}).reveal()
+        second = await desk.take(again)
+        after = [name for name in desk.handler.names() if name != "take_token"]
+        return cancelled, first.acked, remembered, begun, second.acked, after, len(await desk.calls())
+
+    return at_desk(tmp_path, steps)
+
+
+@pytest.mark.parametrize(
+    ("make", "before"),
+    [
+        (event_value, None),
+        (event_value, nobody_listed),
+        (followup, None),
+        (interaction, None),
+        (run_ended, None),
+    ],
+    ids=["accepted", "refused", "followup", "click", "run.ended"],
+)
+def test_an_event_whose_judging_is_cancelled_anywhere_is_decided_once(tmp_path, make, before):
+    """Nothing is acked that is not remembered, and the redelivery decides what was not decided."""
+    for count in range(1, 60):
+        found = cut_at(tmp_path / str(count), count, make, before)
+        cancelled, acked_first, remembered, begun, acked_second, after, calls = found
+        assert acked_second == [EVENT]
+        if acked_first:
+            assert remembered is not None
+        if remembered is not None:
+            assert after == begun
+        else:
+            assert (begun, len(after)) == ([], 1)
+        assert len(after) <= 1
+        assert calls == (1 if before is nobody_listed else 0)
+        if not cancelled:
+            break
+    assert count > 2
