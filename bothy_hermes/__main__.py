@@ -69,8 +69,9 @@ def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
 def _offered() -> dict[str, tuple[str, Callable[[argparse.ArgumentParser], None]]]:
     """The commands, each with a line about it and what gives it its options."""
     commands = {"protocol": ("print the agent protocol as an OpenAPI document", _fill_protocol)}
-    # An installed plugin has no embedded server, so it does not offer what needs one.
-    if importlib.util.find_spec(".local_model", __package__):
+    # An installed plugin has no embedded server, so it does not offer what needs one. The file decides: the
+    # finder of an editable installation would lend a missing module from the checkout.
+    if Path(__file__).with_name("local_model.py").is_file():
         commands["demo"] = ("a server, a scripted model and Hermes, in one command", _fill_demo)
         commands["local-server"] = ("only the embedded server", _fill_local_server)
     return dict(sorted(commands.items()))
