@@ -1,6 +1,9 @@
-"""What network and disk cost by themselves, to be taken off what passes over them."""
+"""What network and disk cost by themselves, to be taken off what passes over them.
 
-import asyncio
+The network is measured beside the figure. The disk is timed while the figure is measured: other programs
+use it too, and what a commit takes changes from one moment to the next.
+"""
+
 import json
 import time
 
@@ -9,9 +12,9 @@ from websockets.asyncio.server import serve
 
 from bothy_hermes.bothy_http import HttpTransport, Request
 from bothy_hermes.clock import system_clock
-from bothy_hermes.store import OutboxCall, Store
+from bothy_hermes.local_store import LocalStore
+from bothy_hermes.store_writer import Writer
 from tests.bench.figures import median
-from tests.fakes.edge_kit import RUN
 from tests.fakes.http_peer import HttpPeer, answer
 
 ROUNDS = 200
@@ -53,24 +56,38 @@ async def call_seconds():
     return median(ways)
 
 
-async def commit_seconds(directory):
-    """Median seconds of one commit of the store."""
-    ways = []
-    store = await Store.open(directory, system_clock())
-    for number in range(ROUNDS):
-        call = OutboxCall(f"k{number}", RUN, "createMessage", body={"content": "x"})
-        began = time.perf_counter()
-        await store.put_calls([call])
-        ways.append(time.perf_counter() - began)
-    await store.close()
-    return median(ways)
+async def network_seconds():
+    """Medians of a frame and of a call."""
+    return await frame_seconds(), await call_seconds()
 
 
-async def all_seconds(directory):
-    """Medians of a frame, a call and a commit."""
-    return await frame_seconds(), await call_seconds(), await commit_seconds(directory)
+class Disk:
+    """Times every transaction of adapter and server; use it as a context manager."""
 
+    def __enter__(self):
+        self._times = []
+        self._own = Writer._transaction, LocalStore.commit
+        Writer._transaction, LocalStore.commit = map(self._timed, self._own)
+        return self
 
-def measured(directory):
-    """The same, outside a loop."""
-    return asyncio.run(all_seconds(directory))
+    def __exit__(self, *_):
+        Writer._transaction, LocalStore.commit = self._own
+
+    def seconds(self, begin, end):
+        """How long something was being written or read between two moments."""
+        total, until = 0.0, begin
+        for start, stop in sorted(self._times):
+            if stop > until and start < end:
+                total += min(stop, end) - max(start, until)
+                until = min(stop, end)
+        return total
+
+    def _timed(self, function):
+        def timed(*arguments):
+            start = time.perf_counter()
+            try:
+                return function(*arguments)
+            finally:
+                self._times.append((start, time.perf_counter()))
+
+        return timed

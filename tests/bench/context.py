@@ -8,7 +8,7 @@ from tests.fakes.contexts import TRIGGER, context, element, trigger
 
 ELEMENTS = 10_000
 BYTES = 20_000_000
-ROUNDS = 7
+ROUNDS = 9
 LINE = "A line that somebody wrote in a thread, as long as such lines are. "
 
 

@@ -1,7 +1,7 @@
 """How long it takes from the server's decision to what it asks for: an event, a click, a cancellation.
 
-The embedded server and the adapter run in this process. What network and disk take by themselves is
-measured beside it and taken off: one frame, and as many bare calls and commits as lie on the way.
+The embedded server and the adapter run in this process. What network and disk take by themselves is taken
+off: one bare frame, one bare call, and the time in which something was being written or read meanwhile.
 """
 
 import asyncio
@@ -14,17 +14,12 @@ from bothy_hermes.bothy_loop import AdapterLoop
 from bothy_hermes.handler import Handler
 from bothy_hermes.runtime import Prompt, PromptKind
 from bothy_hermes.wire_words import MessageKind
-from tests.bench.bare import all_seconds
+from tests.bench.bare import Disk, network_seconds
 from tests.bench.figures import at_most, median
 from tests.fakes.adapter_kit import World, world
 from tests.fakes.runtime import FakeRuntime
 
 ROUNDS = 40
-EVENT = (1, 1)
-"""Calls and commits from an event's frame to its handler: the allow list, the inbox."""
-
-CLICK = (1, 4)
-"""From a click to Hermes: resumeRun; the event's delivery, the inbox, the claim, the run's resumption."""
 
 
 class Unjudged(World):
@@ -91,16 +86,16 @@ def watched():
         local_gateway.Connection.send_text, Handler.begin = send_text, begin
 
 
-async def events(made):
-    """Seconds from each invocation's frame to its handler."""
+async def events(made, disk):
+    """Seconds from each invocation's frame to its handler, without the disk's."""
     with watched() as (sent, begun):
         for _ in range(ROUNDS):
             await made.ended(made.say(made.thread(), "hello"))
-    return [begun[run] - sent[run] for run in begun]
+    return [begun[run] - sent[run] - disk.seconds(sent[run], begun[run]) for run in begun]
 
 
-async def click(made):
-    """Seconds from an accepted click to Hermes."""
+async def click(made, disk):
+    """Seconds from an accepted click to Hermes, without the disk's."""
     thread = made.thread()
     run_id = made.say(thread, "ask")
     await made.until(lambda: made.instance.run(run_id).open_cards)
@@ -109,7 +104,8 @@ async def click(made):
     await asyncio.to_thread(made.instance.use_component, made.ada, card.id, card.components[0].id)
     accepted = time.perf_counter()
     await made.ended(run_id)
-    return made.runtime.at["answer"] - accepted
+    answered = made.runtime.at["answer"]
+    return answered - accepted - disk.seconds(accepted, answered)
 
 
 async def cancellation(made):
@@ -125,19 +121,15 @@ async def cancellation(made):
 
 
 async def latencies(directory):
-    """Medians of everything."""
-    async with world(directory / "world", Timed(), kind=Unjudged) as made:
-        await made.ended(made.say(made.thread(), "warm up"))
-        frame, call, commit = await all_seconds(directory / "bare")
-        event = median(await events(made))
-        clicks = median([await click(made) for _ in range(ROUNDS)])
-        cancelled = median([await cancellation(made) for _ in range(ROUNDS)])
-
-    def beyond(seconds, path):
-        calls, commits = path
-        return max(0.0, seconds - frame - calls * call - commits * commit) * 1000
-
-    return beyond(event, EVENT), beyond(clicks, CLICK), cancelled * 1000
+    """Medians of everything, in milliseconds."""
+    with Disk() as disk:
+        async with world(directory, Timed(), kind=Unjudged) as made:
+            await made.ended(made.say(made.thread(), "warm up"))
+            network = sum(await network_seconds())
+            event = median(await events(made, disk)) - network
+            clicks = median([await click(made, disk) for _ in range(ROUNDS)]) - network
+            cancelled = median([await cancellation(made) for _ in range(ROUNDS)])
+    return [max(0.0, seconds) * 1000 for seconds in (event, clicks, cancelled)]
 
 
 def measure(directory):
