@@ -142,7 +142,7 @@ def test_a_run_is_not_done_again_for_another_event(tmp_path, again):
 def test_an_unknown_key_without_a_key_set_leaves_the_event(tmp_path, fault, monkeypatch):
     """The server has a new key and cannot show it just now: that is no reason to drop a message."""
     monkeypatch.setattr(bothy_keys, "REFETCH_SECONDS", 0.0)
-    monkeypatch.setattr(bothy_keys, "FETCH_TIMEOUT_SECONDS", 0.2)
+    monkeypatch.setattr(bothy_keys, "FETCH_TIMEOUT_SECONDS", 0.05)
 
     async def steps(made):
         heal = disturb(made, "getJwks", fault)
