@@ -44,8 +44,8 @@ class SendsNoFiles:
         self,
         chat_id: str,
         image_url: str,
-        caption: str | None = None,  # noqa: ARG002
-        reply_to: str | None = None,  # noqa: ARG002
+        caption: str | None = None,  # noqa: ARG002  # Hermes' signature
+        reply_to: str | None = None,  # noqa: ARG002  # Hermes' signature
         metadata: dict[str, Any] | None = None,
     ) -> Any:
         """Name an image."""
@@ -55,8 +55,8 @@ class SendsNoFiles:
         self,
         chat_id: str,
         animation_url: str,
-        caption: str | None = None,  # noqa: ARG002
-        reply_to: str | None = None,  # noqa: ARG002
+        caption: str | None = None,  # noqa: ARG002  # Hermes' signature
+        reply_to: str | None = None,  # noqa: ARG002  # Hermes' signature
         metadata: dict[str, Any] | None = None,
     ) -> Any:
         """Name an animation."""
