@@ -18,58 +18,55 @@ import dataclasses
 import functools
 import json
 import math
-import re
 import types
 import typing
 from collections.abc import Callable, Hashable, Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from enum import StrEnum
 from typing import Any, NoReturn, TypeVar, dataclass_transform, get_args, get_origin
 from uuid import UUID
 
+from .codec_scalars import (
+    SCALARS,
+    Known,
+    Range,
+    Reader,
+    Size,
+    Text,
+    enum_reader,
+    expect,
+    format_time,
+    parse_time,
+    wrong,
+)
 from .errors import WireError
 from .secret import Secret
+
+__all__ = [
+    "JsonObject",
+    "Known",
+    "Member",
+    "Range",
+    "Size",
+    "Text",
+    "content",
+    "dump",
+    "dump_json",
+    "format_time",
+    "is_closed",
+    "load_json",
+    "members",
+    "omittable",
+    "parse",
+    "parse_time",
+    "split_annotation",
+    "wire_type",
+]
 
 T = TypeVar("T")
 
 JsonObject = Mapping[str, Any]
 """A JSON object that is carried as it came."""
-
-_TIME = re.compile(r"\d{4}-\d{2}-\d{2}T([01]\d|2[0-3]):\d{2}:\d{2}(\.\d{1,9})?Z", re.ASCII)
-_UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Text:
-    """Limits of a string: Unicode code points, bytes of UTF-8, and a pattern of the whole."""
-
-    min_chars: int = 0
-    max_chars: int | None = None
-    max_bytes: int | None = None
-    pattern: str | None = None
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Known:
-    """The known values of an open enumeration: others are accepted and judged by a rule."""
-
-    values: tuple[str, ...]
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Range:
-    """Limits of a whole number, both inclusive."""
-
-    minimum: int | None = None
-    maximum: int | None = None
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Size:
-    """Limits of a list's length, both inclusive."""
-
-    minimum: int = 0
-    maximum: int | None = None
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(dataclasses.field,))
@@ -104,10 +101,6 @@ def is_closed(cls: type) -> bool:
     return bool(getattr(cls, "__wire_closed__", False))
 
 
-Reader = Callable[[Any, str], Any]
-"""Reads a JSON value as what an annotation says; the text is the value's place, for the error."""
-
-
 @dataclasses.dataclass(frozen=True, slots=True)
 class Member:
     """One member of a wire type, resolved: what a parser or a schema needs to know of it."""
@@ -128,11 +121,15 @@ def members(cls: Hashable) -> tuple[Member, ...]:
             name=field.name,
             annotation=hints[field.name],
             required=field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING,
-            omit=bool(field.metadata.get("omit")),
-            read=_reader(hints[field.name]),
+            omit=_may_be_left_out(field),
+            read=_member_reader(hints[field.name], omit=_may_be_left_out(field)),
         )
         for field in dataclasses.fields(typing.cast("type[Any]", cls))
     )
+
+
+def _may_be_left_out(field: dataclasses.Field[Any]) -> bool:
+    return bool(field.metadata.get("omit"))
 
 
 def split_annotation(annotation: Any) -> tuple[Any, tuple[Any, ...], bool]:
@@ -157,12 +154,7 @@ def load_json(text: str | bytes) -> Any:
     try:
         if isinstance(text, bytes):
             text = text.decode("utf-8")  # json itself would guess UTF-16 and UTF-32 as well
-        return json.loads(
-            text,
-            object_pairs_hook=_unique_members,
-            parse_float=_finite,
-            parse_constant=_refuse_constant,
-        )
+        return _DECODER.decode(text)
     except (ValueError, RecursionError) as error:
         if isinstance(error, WireError):
             raise
@@ -176,7 +168,7 @@ def dump_json(value: Any) -> str:
         WireError: The value cannot be written as UTF-8 JSON.
     """
     try:
-        text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        text = _ENCODER.encode(value)
         text.encode("utf-8")
     except (ValueError, TypeError, RecursionError):
         raise WireError("", "expected a value that JSON in UTF-8 can hold") from None
@@ -196,23 +188,12 @@ def parse(cls: type[T], value: Any, path: str = "") -> T:
     """
     if not isinstance(value, Mapping):
         raise WireError(path, "expected an object")
-    known = members(typing.cast("Hashable", cls))
-    if is_closed(cls):
-        unknown = set(value) - {member.name for member in known}
-        if unknown:
-            raise WireError(path, f"has {len(unknown)} unknown member(s)")
-    found: dict[str, Any] = {}
-    for member in known:
-        where = f"{path}.{member.name}" if path else member.name
-        if member.name not in value:
-            if member.required:
-                raise WireError(where, "is missing")
-            continue
-        raw = value[member.name]
-        if raw is None and member.omit:
-            raise WireError(where, "is never null, leave it out")
-        found[member.name] = member.read(raw, where)
-    return cls(**found)
+    read = _object_reader(typing.cast("Hashable", cls))
+    try:
+        made: T = read(value)
+    except WireError as error:
+        raise (_inside(path, error) if path else error) from None
+    return made
 
 
 def dump(value: Any) -> Any:
@@ -220,151 +201,94 @@ def dump(value: Any) -> Any:
     return _writer(typing.cast("Hashable", type(value)))(value)
 
 
-def format_time(moment: datetime) -> str:
-    """RFC 3339 in UTC with `Z` and microseconds.
-
-    Raises:
-        ValueError: The moment has no time zone.
-    """
-    if moment.tzinfo is None:
-        raise ValueError("a time without a zone")
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+# Reading: one reader for each annotation, made once; places are put together only for an error -------
 
 
-def parse_time(value: Any, path: str) -> datetime:
-    """Read RFC 3339 UTC with `Z`.
-
-    Raises:
-        WireError: It is not such a time.
-    """
-    if not isinstance(value, str) or not _TIME.fullmatch(value):
-        raise WireError(path, "expected an RFC 3339 time in UTC with Z")
-    whole, _, fraction = value[:-1].partition(".")
-    try:
-        moment = datetime.fromisoformat(whole).replace(tzinfo=UTC)
-    except ValueError:
-        raise WireError(path, "expected an RFC 3339 time in UTC with Z") from None
-    return moment.replace(microsecond=int(fraction.ljust(6, "0")[:6])) if fraction else moment
+def _inside(place: str, error: WireError) -> WireError:
+    """The same mistake, seen from around the value."""
+    joint = "." if error.path and not error.path.startswith("[") else ""
+    return WireError(f"{place}{joint}{error.path}", error.problem)
 
 
-# Reading: annotations are taken apart once, not for each value -------------------------------------
+@functools.cache
+def _object_reader(cls: Hashable) -> Reader:
+    steps = tuple((member.name, member.read, member.required) for member in members(cls))
+    make = typing.cast("type[Any]", cls)
+    known = frozenset(name for name, _, _ in steps) if is_closed(make) else None
+
+    def read(value: Any) -> Any:
+        if not isinstance(value, Mapping):
+            raise wrong(value, "expected an object")
+        if known is not None and not known.issuperset(value):
+            raise WireError("", f"has {len(set(value) - known)} unknown member(s)")
+        found = {}
+        name = ""
+        try:
+            for name, read_member, required in steps:
+                if name in value:
+                    found[name] = read_member(value[name])
+                elif required:
+                    _refuse_missing()
+        except WireError as error:
+            raise _inside(name, error) from None
+        return make(**found)
+
+    return read
+
+
+def _refuse_missing() -> NoReturn:
+    raise WireError("", "is missing")
+
+
+def _member_reader(annotation: Any, *, omit: bool) -> Reader:
+    read = _reader(annotation)
+    if not omit:
+        return read
+
+    def read_unless_null(value: Any) -> Any:
+        if value is None:
+            raise WireError("", "is never null, leave it out")
+        return read(value)
+
+    return read_unless_null
 
 
 def _reader(annotation: Any) -> Reader:
     bare, limits, nullable = split_annotation(annotation)
     read = _bare_reader(bare, limits)
-    if bare is Any:
+    if not nullable:
         return read
-
-    def read_or_null(value: Any, path: str) -> Any:
-        if value is not None:
-            return read(value, path)
-        if nullable:
-            return None
-        raise WireError(path, "is null")
-
-    return read_or_null
+    return lambda value: None if value is None else read(value)
 
 
 def _bare_reader(bare: Any, limits: tuple[Any, ...]) -> Reader:
     if get_origin(bare) is tuple:
-        return functools.partial(_parse_list, _reader(get_args(bare)[0]), limits)
+        return _list_reader(_reader(get_args(bare)[0]), limits)
     if dataclasses.is_dataclass(bare):
-        return functools.partial(parse, typing.cast("type[Any]", bare))
+        return _object_reader(typing.cast("Hashable", bare))
     if get_origin(bare) is not None:  # Mapping[str, Any]: an object carried as it came
-        return functools.partial(_expect, Mapping, "an object")
-    if bare in _SCALARS:
-        return functools.partial(_SCALARS[bare], limits)
-    return functools.partial(_parse_enum, bare)
+        return functools.partial(expect, Mapping, "expected an object")
+    if bare in SCALARS:
+        return SCALARS[bare](limits)
+    return enum_reader(bare)
 
 
-def _parse_list(read: Reader, limits: tuple[Any, ...], value: Any, path: str) -> tuple[Any, ...]:
-    _expect(list, "a list", value, path)
-    for limit in limits:
-        if len(value) < limit.minimum or (limit.maximum is not None and len(value) > limit.maximum):
-            raise WireError(path, f"has {len(value)} items, allowed are {limit.minimum} to {limit.maximum}")
-    return tuple(read(one, f"{path}[{index}]") for index, one in enumerate(value))
+def _list_reader(read: Reader, limits: tuple[Any, ...]) -> Reader:
+    def read_list(value: Any) -> tuple[Any, ...]:
+        size = len(expect(list, "expected a list", value))
+        for limit in limits:
+            if size < limit.minimum or (limit.maximum is not None and size > limit.maximum):
+                raise WireError("", f"has {size} items, allowed are {limit.minimum} to {limit.maximum}")
+        index = 0
+        found = []
+        try:
+            for index, one in enumerate(value):  # noqa: B007  # the place of the mistake
+                found.append(read(one))
+        except WireError as error:
+            raise _inside(f"[{index}]", error) from None
+        return tuple(found)
 
-
-def _parse_text(limits: tuple[Any, ...], value: Any, path: str) -> str:
-    _expect(str, "a string", value, path)
-    try:
-        size = len(value) if value.isascii() else len(value.encode("utf-8"))
-    except UnicodeEncodeError:
-        raise WireError(path, "holds a lone surrogate") from None
-    for limit in limits:
-        if isinstance(limit, Text):
-            _check_text(limit, value, size, path)
-    return str(value)
-
-
-def _check_text(limit: Text, value: str, size: int, path: str) -> None:
-    if len(value) < limit.min_chars:
-        raise WireError(path, f"is shorter than {limit.min_chars} character(s)")
-    if limit.max_chars is not None and len(value) > limit.max_chars:
-        raise WireError(path, f"has {len(value)} characters, allowed are {limit.max_chars}")
-    if limit.max_bytes is not None and size > limit.max_bytes:
-        raise WireError(path, f"has {size} bytes, allowed are {limit.max_bytes}")
-    if limit.pattern is not None and not re.fullmatch(limit.pattern, value):
-        raise WireError(path, f"does not match {limit.pattern}")
-
-
-def _parse_secret(limits: tuple[Any, ...], value: Any, path: str) -> Secret:
-    return Secret(_parse_text(limits, value, path))
-
-
-def _parse_int(limits: tuple[Any, ...], value: Any, path: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise WireError(path, "expected a whole number")
-    for limit in limits:
-        below = limit.minimum is not None and value < limit.minimum
-        above = limit.maximum is not None and value > limit.maximum
-        if below or above:
-            raise WireError(path, f"is not within {limit.minimum} to {limit.maximum}")
-    return value
-
-
-def _parse_bool(_limits: tuple[Any, ...], value: Any, path: str) -> bool:
-    return bool(_expect(bool, "true or false", value, path))
-
-
-def _parse_uuid(_limits: tuple[Any, ...], value: Any, path: str) -> UUID:
-    if not isinstance(value, str) or not _UUID.fullmatch(value):
-        raise WireError(path, "expected a UUID in lower case")
-    return UUID(value)
-
-
-def _parse_moment(_limits: tuple[Any, ...], value: Any, path: str) -> datetime:
-    return parse_time(value, path)
-
-
-def _parse_any(_limits: tuple[Any, ...], value: Any, _path: str) -> Any:
-    return value
-
-
-def _parse_enum(bare: Any, value: Any, path: str) -> Any:
-    _expect(str, "a string", value, path)
-    try:
-        return bare(value)
-    except ValueError:
-        raise WireError(path, f"is none of {', '.join(bare)}") from None
-
-
-_SCALARS: Mapping[Any, Callable[[tuple[Any, ...], Any, str], Any]] = {
-    str: _parse_text,
-    Secret: _parse_secret,
-    int: _parse_int,
-    bool: _parse_bool,
-    UUID: _parse_uuid,
-    datetime: _parse_moment,
-    Any: _parse_any,
-}
-
-
-def _expect(kind: type | tuple[type, ...], words: str, value: Any, path: str) -> Any:
-    if not isinstance(value, kind):
-        raise WireError(path, f"expected {words}")
-    return value
+    return read_list
 
 
 # Writing: how a type is written is found out once --------------------------------------------------
@@ -411,3 +335,9 @@ def _finite(text: str) -> float:
 
 def _refuse_constant(_name: str) -> NoReturn:
     raise WireError("", "expected JSON in UTF-8")
+
+
+_DECODER = json.JSONDecoder(
+    object_pairs_hook=_unique_members, parse_float=_finite, parse_constant=_refuse_constant
+)
+_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))

@@ -12,6 +12,7 @@ LAYERS = {
     "words": ("defaults", "errors", "clock", "secret"),
     "values": (
         "codec",
+        "codec_scalars",
         "wire_words",
         "wire",
         "wire_events",
