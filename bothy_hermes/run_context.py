@@ -15,6 +15,7 @@ from .bothy_credentials import TokenSource
 from .clock import Clock
 from .config import Settings
 from .context import FileText
+from .context_render import SECRET_BYTES
 from .defaults import LOGGER_NAME
 from .errors import ProblemAnswer
 from .runtime import TurnRequest
@@ -44,13 +45,13 @@ class ContextReader:
     Args:
         api: The server.
         settings: The configuration (the limit of inlined files).
-        clock: Randomness for the boundary of data blocks.
+        clock: Randomness for the secret that data blocks are marked with.
     """
 
     def __init__(self, api: BothyApi, settings: Settings, clock: Clock) -> None:
         self._api = api
         self._settings = settings
-        self._clock = clock
+        self._secret = clock.random_bytes(SECRET_BYTES)
         self._channels: dict[UUID, ServedChannelConfig] = {}
 
     def forget_channels(self) -> None:
@@ -71,7 +72,7 @@ class ContextReader:
             trigger_id=invocation.message_id,
             channel=await self._channel(invocation, token),
             files=await self._files(found, token),
-            boundary=context.new_boundary(self._clock.random_bytes),
+            secret=self._secret,
         )
         turn = TurnRequest(
             run_id=run.id,
@@ -85,6 +86,15 @@ class ContextReader:
             system_part=texts.system_part,
         )
         return Prepared(turn, found.thread)
+
+    async def message(self, run_id: UUID, message_id: UUID, token: TokenSource) -> str | None:
+        """Fetch what one message of a run's thread says, None when the thread does not show it.
+
+        Raises:
+            ProblemAnswer: The server refuses the context.
+        """
+        found = await self._api.get_run_context(run_id, token)
+        return context.message_text(found, message_id, secret=self._secret)
 
     async def _channel(self, invocation: Invocation, token: TokenSource) -> ServedChannelConfig | None:
         run = invocation.run

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from uuid import UUID
 
 from .bothy_credentials import TokenSource
-from .context import message_text, new_boundary
 from .defaults import LOGGER_NAME
 from .run_calls import followup_call
 from .run_outbox import RunOutbox
@@ -44,9 +43,7 @@ class RunFollowups:
 
     async def text_of(self, message_id: UUID) -> str | None:
         """Read a person's text, None when the thread does not show it."""
-        services = self._services
-        found = await services.api.get_run_context(self._run_id, self._token)
-        return message_text(found, message_id, boundary=new_boundary(services.clock.random_bytes))
+        return await self._services.context.message(self._run_id, message_id, self._token)
 
     async def hand_in(self, message_id: UUID, text: str) -> bool:
         """Hand a text into the running turn; returns whether Hermes took it."""

@@ -7,6 +7,7 @@ import pytest
 
 from bothy_hermes.context import TriggerMissing
 from bothy_hermes.errors import ProblemAnswer
+from bothy_hermes.run_context import ContextReader
 from bothy_hermes.wire import ServedChannelConfig, Skill
 from tests.fakes.contexts import attachment, context, element, trigger
 from tests.fakes.edge_kit import CHANNEL, PERSON, RUN, THREAD
@@ -159,12 +160,25 @@ def test_a_refusal_is_the_callers_to_judge(tmp_path, operation):
         reading(tmp_path, before)
 
 
-def test_each_turn_has_a_boundary_of_its_own(tmp_path):
-    """What a text of the last turn repeated means nothing in this one."""
+def test_each_process_marks_with_a_secret_of_its_own(tmp_path):
+    """What the last turn's text was marked with marks the same text in this one, and nothing elsewhere."""
 
     async def on_rooms(made):
         made.api.context = context(element(5, "Something."), trigger("What now?", id=MESSAGE))
-        return [(await made.services.context.read(invocation(), None)).turn.system_part for _ in range(2)]
+        reader = made.services.context
+        again = ContextReader(made.api, made.services.settings, made.services.clock)
+        return [(await one.read(invocation(), None)).turn.system_part for one in (reader, reader, again)]
 
-    first, second = with_rooms(tmp_path, on_rooms)
-    assert first != second
+    first, second, another = with_rooms(tmp_path, on_rooms)
+    assert first == second != another
+
+
+def test_the_words_of_one_message_are_read(tmp_path):
+    """They are a follow-up's; a message that the thread does not show has none."""
+
+    async def on_rooms(made):
+        made.api.context = context(trigger("What now?", id=MESSAGE), element(55, "And this?"))
+        reader = made.services.context
+        return [await reader.message(RUN, UUID(int=number), None) for number in (55, 56)]
+
+    assert with_rooms(tmp_path, on_rooms) == ["And this?", None]

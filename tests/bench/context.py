@@ -3,6 +3,7 @@
 import time
 
 from bothy_hermes.context import build_texts
+from bothy_hermes.context_render import SECRET_BYTES
 from tests.bench.figures import at_most
 from tests.fakes.contexts import TRIGGER, context, element, trigger
 
@@ -23,7 +24,7 @@ def long_context(elements):
 def seconds(found):
     """How much of the processor's time the texts of one context take."""
     began = time.process_time()
-    build_texts(found, trigger_id=TRIGGER, channel=None, files={}, boundary="b" * 24)
+    build_texts(found, trigger_id=TRIGGER, channel=None, files={}, secret=bytes(SECRET_BYTES))
     return time.process_time() - began
 
 
