@@ -1,8 +1,9 @@
 """From Hermes' hooks to facts about one turn, on whatever thread Hermes calls them.
 
 Layer: hermes. Hooks fire for the whole process, so each payload is first asked whose it is: this
-platform, this profile's home, a thread of ours. Nothing here waits, raises or keeps a payload; the
-fact is handed to the adapter's loop in the order in which Hermes spoke.
+platform, this profile's home, a thread of ours. The hooks of model requests ask the gate first, which
+may hold Hermes' thread; apart from that nothing here waits, raises or keeps a payload, and the fact is
+handed to the adapter's loop in the order in which Hermes spoke.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -23,6 +24,7 @@ from .turn_facts import (
     Ended,
     Fact,
     Ids,
+    Payee,
     Replied,
     Requested,
     RequestFailed,
@@ -46,6 +48,12 @@ BRIDGE = "tool_call"
 
 SUBAGENT = "subagent"
 """The platform under which Hermes runs the agents that a turn delegates to."""
+
+
+SPENDING_HOOKS = frozenset({"pre_api_request", "pre_auxiliary_call", "post_api_request"})
+"""The hooks that name whom a model request pays: before it, and once more behind it, for what an
+abandoned hook may have let through. 0.19 and 0.20 do not tell of the requests that Hermes makes beside
+a turn (titles, summaries)."""
 
 
 def thread_of_context() -> UUID | None:
@@ -81,6 +89,8 @@ class HookReceiver:
         home: The home of the profile that this platform serves.
         deliver: Takes a fact about a thread; called on Hermes' thread.
         held: Tells which texts of a thread are looked for in what the model is shown; called there too.
+        admit: Tells whether a model request in a thread's context may leave; called there too, and may
+            take its time.
     """
 
     def __init__(
@@ -89,11 +99,13 @@ class HookReceiver:
         home: str,
         deliver: Callable[[UUID, Fact], None],
         held: Callable[[UUID], Held],
+        admit: Callable[[UUID, Payee], bool],
     ) -> None:
         self._platforms = frozenset({platform_key, SUBAGENT})
         self._home = home
         self._deliver = deliver
         self._held = held
+        self._admit = admit
 
     def hear(self, name: str, payload: Payload) -> None:
         """Take one hook call. Never raises: an error here would be Hermes' to report."""
@@ -103,13 +115,28 @@ class HookReceiver:
             _log.warning("hook %s: not understood (%s)", name, type(error).__name__)
 
     def _hear(self, name: str, payload: Payload) -> None:
-        read = READERS.get(name)
-        if read is None or payload.get("platform", SUBAGENT) not in self._platforms:
+        if not self._is_ours(name, payload):
             return
         thread = thread_of_context()
         if thread is None or home_of_context() != self._home:
             return
-        self._deliver(thread, read(payload, self._held(thread)))
+        leaves = name not in SPENDING_HOOKS or self._admit(thread, _payee(payload))
+        read = READERS.get(name)
+        # A request that does not leave shows the model nothing.
+        if read is not None and (leaves or name != "pre_api_request"):
+            self._deliver(thread, read(payload, self._held(thread)))
+
+    def _is_ours(self, name: str, payload: Payload) -> bool:
+        """Whether a hook is one of those that are heard, and of this platform as far as it says."""
+        if name not in READERS and name not in SPENDING_HOOKS:
+            return False
+        # What Hermes asks beside a turn may know no platform; its context has the thread.
+        unnamed = not payload.get("platform") and name == "pre_auxiliary_call"
+        return unnamed or payload.get("platform", SUBAGENT) in self._platforms
+
+
+def _payee(payload: Payload) -> Payee:
+    return Payee(*(str(payload.get(name) or "") for name in ("provider", "base_url", "api_mode")))
 
 
 def _ids(payload: Payload) -> Ids:
@@ -127,7 +154,7 @@ def _read_asked(payload: Payload, held: Held) -> Fact:
 
 def _read_requested(payload: Payload, held: Held) -> Fact:
     rows = payload.get("request_messages")
-    seen = texts_shown(_newest(rows), held) if held and isinstance(rows, list) else ()
+    seen = texts_shown(_newest(rows), held, rows) if held and isinstance(rows, list) else ()
     return Requested(_ids(payload), seen=seen)
 
 
@@ -137,7 +164,7 @@ def _newest(rows: list[Any]) -> list[Any]:
     return rows[spoken[-1] + 1 :] if spoken else rows
 
 
-def texts_shown(rows: list[Any], held: Held) -> tuple[UUID, ...]:
+def texts_shown(rows: list[Any], held: Held, earlier: Sequence[Any] = ()) -> tuple[UUID, ...]:
     """Return the messages of those texts that rows of a request hold.
 
     A text that was handed into a turn carries its message's ID, or stands between Hermes' marks (0.19,
@@ -146,17 +173,21 @@ def texts_shown(rows: list[Any], held: Held) -> tuple[UUID, ...]:
     Args:
         rows: Messages of a request, or a turn's first text.
         held: The texts to look for.
+        earlier: Every message of the request: Hermes may put a text behind a tool's result of long ago.
+            Only the ID proves it there, the same words may have been said before.
     """
     texts = [text for row in rows for text in _strings(row)]
+    all_texts = texts + [text for row in earlier for text in _strings(row)]
     return tuple(
         message_id
         for message_id, words in held.items()
-        if any(_shows(text, str(message_id), words.strip()) for text in texts)
+        if any(str(message_id) in text for text in all_texts)
+        or any(_shows(text, words.strip()) for text in texts)
     )
 
 
-def _shows(text: str, message_id: str, words: str) -> bool:
-    return message_id in text or (words in text and (STEER_MARK in text or words == text.strip()))
+def _shows(text: str, words: str) -> bool:
+    return words in text and (STEER_MARK in text or words == text.strip())
 
 
 def _strings(row: Any) -> list[str]:
@@ -274,4 +305,4 @@ READERS: Mapping[str, Callable[[Payload, Held], Fact]] = {
     "on_session_end": _read_ended,
     "post_approval_response": _read_approval,
 }
-"""The hooks that tell about a turn: what `entry` declares."""
+"""The hooks that tell about a turn; `entry` declares these and `SPENDING_HOOKS`."""

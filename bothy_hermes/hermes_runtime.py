@@ -17,6 +17,7 @@ from . import hermes_config, hermes_prompts, hermes_versions
 from .clock import Clock
 from .defaults import LOGGER_NAME
 from .hermes_control import Command
+from .hermes_gate import RequestGate, gate_seconds
 from .hermes_questions import ProfileQuestions, within
 from .hermes_sessions import HermesSessions
 from .hermes_switch import SessionSwitcher
@@ -51,7 +52,8 @@ REACH_SECONDS = 60.0
 loaded machine. An interrupt before that reaches nobody, and the agent asks the model all the same."""
 
 AGENT_SECONDS = 1.0
-"""How long a text waits for the agent that is to take it; Hermes looks for it every 0.05 seconds."""
+"""How long a text waits for the agent that is to take it and its first request; Hermes looks for the
+agent every 0.05 seconds, and a request goes out in the same second."""
 
 POLL_SECONDS = 0.02
 """How often something of Hermes' is looked at that nobody announces."""
@@ -82,6 +84,9 @@ class Platform(Protocol):
 
     def session_key(self, turn: TurnRequest) -> str:
         """Return Hermes' key of the turn's thread."""
+
+    def halt(self, turn: TurnRequest) -> None:
+        """Interrupt the agents at work on a turn, on their own thread, before they send anything."""
 
     def release_prompts(self, turn: TurnRequest) -> None:
         """Have nobody answer what the turn's thread waits for any more."""
@@ -151,7 +156,14 @@ class HermesRuntime:
 
     async def start_turn(self, turn: TurnRequest, events: TurnEvents) -> TurnEnd:
         """Have Hermes do one turn and wait for its end."""
-        active = ActiveTurn(turn, events, self._cursor, self._session_of(turn))
+        gate = RequestGate(
+            turn.run_id,
+            turn.spends,
+            self._questions.credential_of,
+            lambda: self._platform.halt(turn),
+            gate_seconds(),
+        )
+        active = ActiveTurn(turn, events, self._cursor, self._session_of(turn), gate)
         self._waiting.add(active)
         try:
             free = await self._free(active)
@@ -272,23 +284,27 @@ class HermesRuntime:
     async def steer(self, run_id: UUID, text: str, message_id: UUID) -> bool:
         """Hand a person's text into a run's turn, as the text of a person and never as a command."""
         active = self.threads.of_run(run_id)
-        if active is None or not self._takes_text(active):
+        if active is None:
             return False
         turn = active.request
         # Without an agent Hermes would queue the text behind the turn.
-        if not await self._until(
-            lambda: self._platform.agent(turn) is not None or not self._takes_text(active), AGENT_SECONDS
-        ):
-            return False
-        if not self._takes_text(active):
+        await self._until(lambda: self._can_take(active) or not self._may_take(active), AGENT_SECONDS)
+        if not self._can_take(active):
             return False
         active.hold(message_id, text, self._platform.agent(turn))
         await self._platform.hand_in(self._platform.text_event(turn, text, message_id))
         return True
 
-    def _takes_text(self, active: ActiveTurn) -> bool:
+    def _can_take(self, active: ActiveTurn) -> bool:
+        """Whether a text can be handed in now."""
+        judge, reached = active.judge, self._platform.agent(active.request) is not None
+        return self._may_take(active) and judge.takes_text and reached
+
+    def _may_take(self, active: ActiveTurn) -> bool:
+        """Whether a text can be handed in now or in a moment."""
         stopped = active.judge.cancelled or active.processed.is_set()
-        return active.judge.takes_text and not stopped and self.busy_mode is BusyMode.STEER
+        comes = active.judge.takes_text or active.judge.will_take_text
+        return comes and not stopped and self.busy_mode is BusyMode.STEER
 
     def _drop_held(self, active: ActiveTurn) -> None:
         """Take back what the turn did not take: it would be in the thread's next one."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from .runtime import TurnEnd, TurnOutcome
-from .turn_facts import ApprovalOver, Asked, Ended, Fact, Ids, Replied, RequestFailed, word_of
+from .turn_facts import ApprovalOver, Asked, Ended, Fact, Ids, Replied, Requested, RequestFailed, word_of
 
 
 class TextKind(StrEnum):
@@ -75,6 +75,7 @@ class _Last(StrEnum):
 
     NOTHING = "nothing"
     ASKED = "asked"
+    REQUESTED = "requested"
     TOOL_REPLY = "tool_reply"
     FINAL_REPLY = "final_reply"
     ERROR = "error"
@@ -140,12 +141,18 @@ class TurnJudge:
 
     @property
     def takes_text(self) -> bool:
-        """Whether a person's text may still enter the turn.
+        """Whether a person's text may enter the turn now.
 
         Hermes drains texts with the next tool batch. After a reply without tools none comes, and a
-        text would become a turn of its own that no run covers.
+        text would become a turn of its own that no run covers. Before the first request Hermes would
+        put it behind the newest tool result that it has, which may be one of an earlier turn.
         """
-        return self._last in {_Last.ASKED, _Last.TOOL_REPLY}
+        return self._last in {_Last.REQUESTED, _Last.TOOL_REPLY}
+
+    @property
+    def will_take_text(self) -> bool:
+        """Whether the gate is still to open: the turn has begun, and nothing was requested yet."""
+        return self._last is _Last.ASKED
 
     def add_control(self, message_id: str) -> None:
         """Remember a command of ours, so that Hermes' reply to it is known."""
@@ -178,6 +185,8 @@ class TurnJudge:
         self._main_session = fact.ids.session_id or self._main_session
         if isinstance(fact, Replied):
             self._take_reply(fact)
+        elif isinstance(fact, Requested):
+            self._last = _Last.REQUESTED if self._last is _Last.ASKED else self._last
         elif isinstance(fact, RequestFailed):
             self._last, self._error = _Last.ERROR, fact
         elif isinstance(fact, Ended):

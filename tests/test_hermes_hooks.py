@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from bothy_hermes.hermes_hooks import READERS, HookReceiver
+from bothy_hermes.hermes_hooks import READERS, SPENDING_HOOKS, HookReceiver
 from bothy_hermes.turn_facts import (
     ApprovalOver,
     Asked,
@@ -31,7 +31,11 @@ def heard(monkeypatch):
     state.in_thread(THREAD)
     facts, held = [], {}
     receiver = HookReceiver(
-        "bothy", hermes.HOME, lambda thread, fact: facts.append((thread, fact)), lambda _thread: held
+        "bothy",
+        hermes.HOME,
+        lambda thread, fact: facts.append((thread, fact)),
+        lambda _thread: held,
+        lambda _thread, _payee: True,
     )
     return SimpleNamespace(state=state, facts=facts, held=held, hear=receiver.hear)
 
@@ -74,7 +78,11 @@ class TestWhoseHook:
         heard = {home: [] for home in ("/a", "/b")}
         copies = [
             HookReceiver(
-                "bothy", home, lambda _thread, fact, home=home: heard[home].append(fact), lambda _thread: {}
+                "bothy",
+                home,
+                lambda _thread, fact, home=home: heard[home].append(fact),
+                lambda _thread: {},
+                lambda _thread, _payee: True,
             )
             for home in heard
         ]
@@ -296,6 +304,16 @@ class TestTextsShown:
         """Responses of a tool have another name there."""
         assert seen({"type": "function_call_output", "output": MARKED.format("turn left")}) == (HELD,)
 
+    def test_a_text_that_stands_in_an_old_place_is_shown_all_the_same(self, seen):
+        """Hermes puts it behind the newest tool result it has; its message proves that it is the one."""
+        rows = [
+            {"role": "tool", "content": "3"},
+            {"role": "user", "content": f"origin {HELD} turn left"},
+            {"role": "assistant", "content": "three"},
+            {"role": "user", "content": "and now?"},
+        ]
+        assert seen(*rows) == (HELD,)
+
     def test_a_text_that_becomes_a_turn_of_its_own_is_seen_when_that_begins(self, heard):
         """No tool ran after it came."""
         heard.held[HELD] = "turn left"
@@ -313,4 +331,4 @@ def test_every_declared_hook_is_read():
     """Each one that is declared costs Hermes a call."""
     from bothy_hermes.entry import HOOKS
 
-    assert set(HOOKS) == set(READERS)
+    assert set(HOOKS) == set(READERS) | SPENDING_HOOKS

@@ -16,6 +16,7 @@ from bothy_hermes.hermes_questions import ANSWER_SECONDS
 from bothy_hermes.hermes_runtime import (
     BUSY_SECONDS,
     END_SECONDS,
+    POLL_SECONDS,
     START_SECONDS,
     HermesRuntime,
 )
@@ -494,7 +495,7 @@ class TestSteer:
         task, told = start(gateway, request())
         await settle()
         gateway.runtime.threads.processing_started(str(request().message_id))
-        gateway.say(request(), Asked(MAIN))
+        gateway.say(request(), Asked(MAIN), Requested(MAIN))
         gateway.agents[request().run_id] = "agent"
         await settle()
         return task, told
@@ -527,6 +528,26 @@ class TestSteer:
             assert await gateway.runtime.steer(request().run_id, "turn left", TEXT) is False
             assert gateway.texts == []
             assert gateway.runtime.capabilities.followups is False
+            task.cancel()
+
+        play(scene)
+
+    def test_a_text_waits_for_the_first_request_of_the_turn(self, play):
+        """Before it Hermes would put it behind a tool's result of an earlier turn, where nobody looks."""
+
+        async def scene(gateway):
+            task, _ = start(gateway, request())
+            await settle()
+            gateway.runtime.threads.processing_started(str(request().message_id))
+            gateway.say(request(), Asked(MAIN))
+            gateway.agents[request().run_id] = "agent"
+            await settle()
+            steering = asyncio.ensure_future(gateway.runtime.steer(request().run_id, "turn left", TEXT))
+            await gateway.fake.advance(POLL_SECONDS)
+            assert gateway.texts == []
+            gateway.say(request(), Requested(MAIN))
+            assert await gateway.fake.drive(steering) is True
+            assert [event.text for event in gateway.texts] == ["turn left"]
             task.cancel()
 
         play(scene)

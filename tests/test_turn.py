@@ -368,8 +368,11 @@ class TestMayATextEnter:
         ("facts", "open_"),
         [
             ([], False),
-            ([Asked(MAIN)], True),
+            ([Asked(MAIN)], False),
+            ([Asked(MAIN), Requested(MAIN)], True),
+            ([Asked(MAIN), Requested(CHILD)], False),
             ([Asked(MAIN), reply("Let me look.", 1)], True),
+            ([Asked(MAIN), reply("Let me look.", 1), Requested(MAIN)], True),
             ([Asked(MAIN), reply("Five.")], False),
             ([Asked(MAIN), Replied(MAIN, None, "Five.")], False),
             ([Asked(MAIN), reply("Five."), reply("", 1)], True),
@@ -378,8 +381,19 @@ class TestMayATextEnter:
         ],
     )
     def test_the_gate(self, facts, open_):
-        """Open while a tool batch is to come; an unknown number of tools counts as none."""
+        """Open while a tool batch of this turn is to come; an unknown number of tools counts as none."""
         assert judge(*facts).takes_text is open_
+
+    def test_before_the_first_request_the_gate_is_still_to_open(self):
+        """Hermes would put a text behind a tool's result of an earlier turn."""
+        made = judge(Asked(MAIN))
+        assert made.will_take_text
+        made.take(Requested(MAIN))
+        assert not made.will_take_text
+        made.take(reply("Five."))
+        made.take(Requested(MAIN))
+        assert not made.takes_text
+        assert not made.will_take_text
 
     def test_interim_text_does_not_close_the_gate(self):
         """It is sent like an answer; the reply behind it has tools."""
