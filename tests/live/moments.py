@@ -14,8 +14,8 @@ from tests.live.talk import Talk
 SEED_VARIABLE = "BOTHY_MOMENTS_SEED"
 """Names the seed of a round that is to be seen again."""
 
-THREADS = 10
-"""Threads at once: as many as Hermes has workers and an adapter takes runs."""
+THREADS = 8
+"""Threads at once: as many as an adapter takes runs by default."""
 
 TURNS = ("tool", "sleep 1", "slow 1", "parallel", "note", "stream", "repeat at once")
 """How a turn begins: with and without tools, with and without a text that grows."""
