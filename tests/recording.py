@@ -57,6 +57,8 @@ _PATTERNS = (
 LARGEST_COUNT = 1_000_000
 """A larger number is no count but an ID of a running process (a draft's)."""
 
+DRAFT = "send_draft"
+
 _URL = re.compile(r"https?://[^\s\"'<>]+")
 _PATH = re.compile(r"(?<![\w.<])/(?:[\w.+-]+/)*[\w.+-]+")
 
@@ -126,15 +128,25 @@ def shape(rows):
     """What must not change from one recording to the next: which calls come, from where, with what.
 
     Calls of different threads overtake each other, so each kind of call on each kind of thread has an
-    order of its own. How often a growing text is told depends on the machine: repetitions count once.
+    order of its own. Drafts are left out (`drafts`).
     """
     lanes = {}
     for row in rows:
-        lane = lanes.setdefault(f"{row['kind']} on {row['thread']}", [])
-        one = [row["name"], row["bothy_thread"] is not None, _shape(row["arguments"])]
-        if lane[-1:] != [one]:
-            lane.append(one)
+        if row["name"] != DRAFT:
+            lanes.setdefault(f"{row['kind']} on {row['thread']}", []).append(_call(row))
     return lanes
+
+
+def drafts(rows):
+    """The different forms of a growing text's calls.
+
+    How often it is told before it is complete, and whether at all, depends on the machine.
+    """
+    return {json.dumps(_call(row)) for row in rows if row["name"] == DRAFT}
+
+
+def _call(row):
+    return [row["name"], row["bothy_thread"] is not None, _shape(row["arguments"])]
 
 
 def _shape(value):
