@@ -9,6 +9,7 @@ from __future__ import annotations
 import http.client
 import json
 import queue
+import socket
 import threading
 from collections.abc import Iterator
 from contextlib import closing, suppress
@@ -134,6 +135,7 @@ class RunFeed:
         self._connection = http.client.HTTPConnection(address, timeout=SILENCE_SECONDS)
         try:
             self._connection.request("GET", target, headers={"Authorization": f"Bearer {token.reveal()}"})
+            self._socket = self._connection.sock  # the connection lets go of it with the answer
             self._answer = self._connection.getresponse()
         except (OSError, http.client.HTTPException) as error:
             raise TransportError("events", "connect", sent=False) from error
@@ -156,9 +158,10 @@ class RunFeed:
         return change
 
     def close(self) -> None:
-        """Stop reading."""
+        """Stop reading; the server hears of it at once, although the other thread waits for a line."""
         with suppress(OSError):
-            self._connection.close()
+            self._socket.shutdown(socket.SHUT_RDWR)
+        self._connection.close()
 
     def _read(self) -> None:
         with suppress(OSError, ValueError, http.client.HTTPException, AttributeError):

@@ -1,6 +1,7 @@
 """The demo's person: a small client of the people's interface."""
 
 import http.server
+import queue
 import threading
 from contextlib import closing
 
@@ -26,6 +27,8 @@ class Answers(http.server.BaseHTTPRequestHandler):
         self.server.asked.append((self.path, self.headers["Authorization"]))
         if self.path.startswith("/people/v1/events"):
             self.answer(200, STREAM, "text/event-stream")
+            if self.server.stays_open:
+                self.server.left.put(self.rfile.read(1))
         elif self.path == "/people/v1/me":
             self.answer(200, b'{"position": 3}')
         elif self.path == "/people/v1/threads/broken":
@@ -47,6 +50,7 @@ class Answers(http.server.BaseHTTPRequestHandler):
 def server():
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Answers) as running:
         running.asked = []
+        running.stays_open, running.left = False, queue.SimpleQueue()
         thread = threading.Thread(target=running.serve_forever, args=(0.01,))
         thread.start()
         yield running
@@ -81,6 +85,16 @@ def test_the_end_of_the_stream_is_an_error_and_not_silence(person):
         feed.next(5)
         with pytest.raises(TransportError):
             feed.next(5)
+
+
+def test_a_reader_that_is_closed_leaves_the_server(server, person):
+    """Else the server would keep it, while a thread waits for a line that nobody wants."""
+    server.stays_open = True
+    with closing(person.watch()) as feed:
+        feed.next(5)
+        with pytest.raises(queue.Empty):
+            server.left.get(timeout=0.05)
+    assert server.left.get(timeout=5) == b""
 
 
 def test_a_problem_names_its_code(person):
