@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 import logging
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -25,9 +26,10 @@ class Desk:
         self.word = "ready"
         self.said = []
         self.handler = Handler(made.services)
+        self.asleep = 0
         self.desk = StatusDesk(
             directory,
-            made.fake.clock,
+            replace(made.fake.clock, sleep=self._sleep),
             made.store,
             self.handler,
             connection=lambda: self.word,
@@ -41,9 +43,21 @@ class Desk:
     async def ask(self, **body):
         """Ask as a command does; returns the answer."""
         asked = put_request(self.directory, self.rooms.fake.clock, body)
-        await self.rooms.fake.advance(1)
+        await self.look_again()
         await self.rooms.until(lambda: self._answered(asked))
         return self.answer
+
+    async def look_again(self):
+        """Let the second pass after which the desk looks again; before it sleeps, time would pass unseen."""
+        await self.rooms.until(lambda: self.asleep)
+        await self.rooms.fake.advance(1)
+
+    async def _sleep(self, seconds):
+        self.asleep += 1
+        try:
+            await self.rooms.fake.sleep(seconds)
+        finally:
+            self.asleep -= 1
 
     def _answered(self, asked):
         self.answer = take_answer(self.directory, asked)
@@ -97,7 +111,7 @@ def test_a_connection_that_comes_or_goes_is_shown_within_a_second(tmp_path):
     async def steps(desk):
         await desk.rooms.until(lambda: (desk.status or {}).get("connection") == "ready")
         desk.word = "waiting"
-        await desk.rooms.fake.advance(1)
+        await desk.look_again()
         await desk.rooms.until(lambda: desk.status["connection"] == "waiting")
 
     at_desk(tmp_path, steps)
@@ -186,7 +200,7 @@ def test_a_command_that_was_given_up_is_not_done_late(tmp_path):
         await work(desk)
         put_request(desk.directory, desk.rooms.fake.clock, {"command": "end_run", "run_id": str(RUN)})
         desk.rooms.fake.move(6)
-        await desk.rooms.fake.advance(1)
+        await desk.look_again()
         assert (await desk.ask(command="status"))["ok"]
         return list(desk.rooms.runtime.interrupted)
 
@@ -258,8 +272,7 @@ def test_a_directory_that_is_read_only_costs_no_desk(tmp_path, monkeypatch):
     async def steps(desk):
         for count in range(1, 4):
             await desk.rooms.until(lambda count=count: len(tries) >= count)
-            await desk.rooms.until(lambda: desk.rooms.fake.sleepers)
-            await desk.rooms.fake.advance(1)
+            await desk.look_again()
         return len(tries) >= 3
 
     assert at_desk(tmp_path, steps)

@@ -83,7 +83,9 @@ def test_two_threads_of_one_session_take_turns(talk, world):
     other = Talk(world)
     assert knows(other, "in the other thread", session_mode="bind", bind_ref=reference(talk))
     assert reference(other) == reference(talk)
-    runs = [talk.say("sleep 3"), other.say("repeat at the same time")]
+    first = talk.say("sleep 3")
+    talk.step(first, "sleep")
+    runs = [first, other.say("repeat at the same time")]
     ends = [one.ended(run_id) for one, run_id in zip((talk, other), runs, strict=True)]
     assert [end.state for end in ends] == ["completed", "completed"]
     assert other.texts(runs[1]) == ["at the same time"]
