@@ -20,6 +20,9 @@ THREADS = 8
 TURNS = ("tool", "sleep 1", "slow 1", "parallel", "note", "stream", "repeat at once")
 """How a turn begins: with and without tools, with and without a text that grows."""
 
+TURN_SECONDS = 60.0
+"""Until a turn and the run behind it count as stuck."""
+
 LATEST_SECONDS = 3.0
 """The latest moment after a turn's message: some turns are over by then, some have just begun."""
 
@@ -39,6 +42,8 @@ class Followup:
     delay: float
     place: str
     """Stands in the turn's own message, so that the model's requests tell their thread."""
+    at: str = ""
+    """A moment that is no chance's: `step` while a tool runs, `end` when the turn is over."""
     thread_id: object = None
     message_id: object = None
     run_id: object = None
@@ -53,7 +58,7 @@ class Followup:
 def plan(count, seed):
     """So many turns with a text each, at moments that the seed decides."""
     chance = random.Random(seed)
-    return [
+    followups = [
         Followup(
             f"mark-{number:03}-{seed}.",
             chance.choice(TURNS),
@@ -62,6 +67,10 @@ def plan(count, seed):
         )
         for number in range(count)
     ]
+    # Both things happen in each round, however slow the machine is.
+    followups[0].opening, followups[0].at = "sleep 2", "step"
+    followups[1].at = "end"
+    return followups
 
 
 def new_seed():
@@ -81,10 +90,16 @@ def _play_thread(world, row):
     for one in row:
         one.thread_id = talk.thread_id
         one.run_id = talk.say(f"{one.opening} in {one.place}")
-        pause(one.delay)
-        posted = talk.post(f"repeat {one.mark}")
-        one.message_id = posted.message.id
-        talk.until(lambda: all(view.run.state.ended for view in talk.instance.runs(talk.thread_id)))
+        if one.at == "step":
+            talk.step(one.run_id)
+        elif one.at == "end":
+            talk.ended(one.run_id, TURN_SECONDS)
+        else:
+            pause(one.delay)
+        one.message_id = talk.post(f"repeat {one.mark}").message.id
+        talk.until(
+            lambda: all(view.run.state.ended for view in talk.instance.runs(talk.thread_id)), TURN_SECONDS
+        )
 
 
 def judge(world, followups, requests):
