@@ -173,7 +173,7 @@ def _read_signed(proof: str) -> tuple[JsonObject, str]:
         jwk = read.header.get("jwk")
         if not isinstance(jwk, Mapping):
             raise ProofRefused("jwk")
-        check_signature(proof, public_key(jwk))
+        check_signature(read, public_key(jwk))
     except JoseError as error:
         raise ProofRefused(error.reason) from None
     return read.claims, thumbprint(jwk)

@@ -124,7 +124,6 @@ class OpenToken:
 
     key_id: str
     _read: Compact = field(repr=False)
-    _text: Secret
 
     def verify(
         self, keys: KeySet, *, issuer: UUID, audience: UUID, jkt: str | None, now: datetime
@@ -134,7 +133,7 @@ class OpenToken:
         if key is None:
             raise TokenRefused("kid")
         try:
-            check_signature(self._text.reveal(), key)
+            check_signature(self._read, key)
         except JoseError as error:
             raise TokenRefused(error.reason) from None
         said = self._read.claims
@@ -153,7 +152,7 @@ def open_token(token: Secret) -> OpenToken:
         TokenRefused: "malformed", "alg", "typ", or "kid" when it names none.
     """
     read = _read(token)
-    return OpenToken(_kid(read), read, token)
+    return OpenToken(_kid(read), read)
 
 
 def token_times(token: Secret) -> tuple[datetime, datetime]:

@@ -1,9 +1,11 @@
 """Durable intake against the bare group commit of the same store.
 
-Events are judged with real tokens on a real state file; the server's answers come at once. The bare store
-then takes the same entries with the same number of commits. Both are done several times in turn, and the
-medians are compared. One thread's events come one after another, each with a commit of its own; beside it,
-for information, as many threads' events at once as may be in flight, which share commits.
+Both stand on state files whose every commit waits for the disk. An event begins as the text of its frame,
+with a real token, and is taken when the text of its ack is handed to the connection; network and server
+are left out: the allow list and the keys come at once. The bare store then takes the same entries with the
+same number of commits. Both are done several times in turn, and the medians are compared. One thread's
+events come one after another, each with a commit of its own; as many threads' events at once as may be in
+flight share commits.
 """
 
 import asyncio
@@ -11,8 +13,11 @@ import time
 from datetime import UTC, datetime
 from uuid import UUID
 
+from bothy_hermes.bothy_gateway import Delivery
 from bothy_hermes.clock import system_clock
+from bothy_hermes.codec import dump_json
 from bothy_hermes.store import EntryState, InboxEntry, Store
+from bothy_hermes.wire_events import SERVER_FRAMES, parse_frame
 from tests.bench.figures import at_least, for_information, median
 from tests.fakes.admission_kit import Desk
 from tests.fakes.edge_kit import run_token
@@ -38,6 +43,30 @@ def events(number):
     return found
 
 
+class Link:
+    """A connection that counts the acks it is to send."""
+
+    def __init__(self):
+        self.sent = 0
+
+    async def send(self, _text):
+        self.sent += 1
+
+
+def receiver(desk):
+    """What happens to the text of a frame: read, and judged in a task of its own, until it is acked."""
+    link = Link()
+
+    async def receive(text):
+        frame = parse_frame(text, SERVER_FRAMES)
+        delivery = Delivery(frame.event, link)
+        before = link.sent
+        await asyncio.create_task(desk.admission.take(delivery, desk.rooms.fake.elapsed))
+        assert link.sent > before, "an event was not acked"
+
+    return receive
+
+
 async def in_flight(work, items, at_once):
     """Do something with each item, so many at a time; returns the seconds it took."""
     waiting = iter(items)
@@ -54,15 +83,17 @@ async def in_flight(work, items, at_once):
 async def intake(directory, at_once):
     """Seconds of each round, of the intake and of the bare store."""
     taken, bare = [], []
-    async with open_rooms(directory / "intake") as rooms:
+    async with open_rooms(directory / "intake", durable=True) as rooms:
         desk = Desk(rooms)
         await desk.ring.fetch()
+        receive = receiver(desk)
         store = await Store.open(directory / "bare", system_clock())
         try:
             for number in range(ROUNDS):
                 found = events(number)
+                frames = [dump_json({"op": "event", "event": event}) for event in found]
                 before = rooms.store.commits
-                seconds = await in_flight(desk.take, found, at_once)
+                seconds = await in_flight(receive, frames, at_once)
                 commits = rooms.store.commits - before
                 taken.append(seconds)
                 bare.append(await bare_commits(store, found, commits))

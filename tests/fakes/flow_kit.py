@@ -318,12 +318,16 @@ class Rooms:
 
 
 @contextlib.asynccontextmanager
-async def open_rooms(tmp_path, runtime=None, **keys):
-    """The rooms on a fresh state file."""
+async def open_rooms(tmp_path, runtime=None, *, durable=False, **keys):
+    """The rooms on a fresh state file.
+
+    Hardly a test that uses this is about the loss of power: unless it is `durable`, nothing waits for the
+    disk itself.
+    """
     fake, troubles = FakeClock(), []
-    # No test that uses this is about the loss of power: nothing waits for the disk itself.
-    hasty = tuple(one.replace("synchronous = FULL", "synchronous = OFF") for one in store_file._PRAGMAS)
-    with mock.patch.object(store_file, "_PRAGMAS", hasty):
+    full = store_file._PRAGMAS
+    hasty = tuple(one.replace("synchronous = FULL", "synchronous = OFF") for one in full)
+    with mock.patch.object(store_file, "_PRAGMAS", full if durable else hasty):
         store = await Store.open(Path(tmp_path) / "state", fake.clock, troubles.append)
     api = FakeApi(fake)
     runtime = runtime or FakeRuntime()
