@@ -6,9 +6,9 @@ for: what cannot be proven is refused.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from .runtime import ResolvedCredential
+from .runtime import ResolvedCredential, Spending
 from .wire import Evidence
 from .wire_words import BillingMode, EvidenceMethod, KeyType
 
@@ -24,11 +24,13 @@ class ActualMode:
         mode: The mode, None when nothing proves one.
         provider: Hermes' name of the provider, None when unknown.
         key_type: The kind of key; unknown whenever the mode is.
+        base_url: The provider's server, None when Hermes did not say.
     """
 
     mode: BillingMode | None
     provider: str | None
     key_type: KeyType
+    base_url: str | None = field(default=None, repr=False)
 
     @property
     def evidence(self) -> Evidence:
@@ -36,6 +38,13 @@ class ActualMode:
         return Evidence(
             provider=self.provider, key_type=self.key_type, method=EvidenceMethod.RESOLVED_CREDENTIALS
         )
+
+    @property
+    def spending(self) -> Spending | None:
+        """What the model requests of a turn are held to, None when nothing is proven."""
+        if self.mode is None or self.provider is None:
+            return None
+        return Spending(self.mode, self.provider, self.base_url)
 
     def matches(self, mode: BillingMode) -> bool:
         """Tell whether the next turn is proven to spend in this mode."""
@@ -60,7 +69,7 @@ def determine(credential: ResolvedCredential) -> ActualMode:
     if not provider:
         return UNKNOWN
     if key_type is KeyType.API_KEY:
-        return ActualMode(BillingMode.ORGANIZATION, provider, key_type)
+        return ActualMode(BillingMode.ORGANIZATION, provider, key_type, credential.base_url)
     if key_type is KeyType.OAUTH and provider == ANTHROPIC:
-        return ActualMode(BillingMode.PERSONAL, provider, key_type)
+        return ActualMode(BillingMode.PERSONAL, provider, key_type, credential.base_url)
     return UNKNOWN

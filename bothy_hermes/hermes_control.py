@@ -37,6 +37,19 @@ def control_event(command: Command, source: Any, message_id: str, reference: str
     return hermes_versions.control_event(text=text, source=source, message_id=message_id)
 
 
+def halt(agent: Any) -> None:
+    """Interrupt an agent and its subagents so that the request it is about to make is not sent.
+
+    For a hook of that request. The first thing that Hermes does about a streamed request is to look
+    whether the agent was interrupted; about one that is not streamed it looks while it is under way. So
+    the agent forgets that its model's server does not stream.
+    """
+    agent._disable_streaming = False  # noqa: SLF001  # Hermes' own mark; it has no method for it
+    # From 0.21 on an explicit stop has a method of its own, which nothing that Hermes masks can outlast.
+    stop = getattr(agent, "hard_interrupt", None) or agent.interrupt
+    stop()
+
+
 def release_prompts(session_key: str) -> int:
     """Have nobody answer what a session waits for any more; returns how many prompts there were.
 

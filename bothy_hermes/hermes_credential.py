@@ -11,10 +11,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import urlsplit
 
 from . import hermes_versions
 from .actual_mode import ANTHROPIC, determine
-from .runtime import ResolvedCredential
+from .runtime import ResolvedCredential, Spending
+from .turn_facts import Payee
 from .wire_words import KeyType
 
 UNKNOWN_CREDENTIAL = ResolvedCredential(None, KeyType.UNKNOWN)
@@ -28,6 +30,9 @@ ACCOUNT_PROVIDERS = frozenset({"copilot", "copilot-acp", "moa"})
 
 OWN_LOGIN_MODES = frozenset({"codex_app_server"})
 """Ways to ask a model that use a login of their own and not the key that was resolved."""
+
+CUSTOM = "custom"
+"""The provider's name of every server of one's own: the address alone says which one is meant."""
 
 _NO_ROUTE = frozenset({"", "auto", "main", "none"})
 
@@ -46,7 +51,7 @@ class Route:
     key: str
     provider: str
     base_url: str | None
-    api_key: str | None = field(repr=False)
+    api_key: str | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +93,58 @@ def resolve_credential() -> Finding:
         if problem is not None:
             return Finding(UNKNOWN_CREDENTIAL, f"{route.key}: {problem}")
     return Finding(main)
+
+
+def pays_same(payee: Payee, spends: Spending) -> bool:
+    """Tell whether a model request pays whom a run's evidence names; a comparison, nobody is asked."""
+    if payee.api_mode in OWN_LOGIN_MODES or payee.provider not in {spends.provider, *_NO_ROUTE}:
+        return False
+    if spends.base_url is None:
+        return payee.provider == spends.provider != CUSTOM
+    return same_server(payee.base_url, spends.base_url)
+
+
+def same_server(one: str, other: str) -> bool:
+    """Tell whether two addresses mean the same server."""
+    return _address(one) == _address(other)
+
+
+def _address(url: str) -> tuple[str, str, str]:
+    parts = urlsplit(url.strip())
+    return parts.scheme.lower(), parts.netloc.lower(), parts.path.rstrip("/")
+
+
+def credential_of(payee: Payee) -> ResolvedCredential:
+    """Judge with which kind of credential a model request would pay, as Hermes would resolve it now.
+
+    Where the configuration names the payee it may also state a key; with several such places all have
+    to prove the same.
+
+    Raises:
+        Exception: Whatever Hermes raises, and what makes the kind ambiguous; the caller takes it for
+            unknown.
+    """
+    from hermes_cli.config import load_config
+
+    if not payee.provider or payee.api_mode in OWN_LOGIN_MODES:
+        return UNKNOWN_CREDENTIAL
+    provider = hermes_versions.canonical_provider(payee.provider)
+    named = [one for one in other_routes(load_config()) if _leads_to(one, provider, payee)]
+    kinds = {_kind_of(payee.provider, route) for route in named or [_plain_route(payee)]}
+    modes = {determine(kind).mode for kind in kinds}
+    return kinds.pop() if len(modes) == 1 else UNKNOWN_CREDENTIAL
+
+
+def _leads_to(route: Route, provider: str, payee: Payee) -> bool:
+    if hermes_versions.canonical_provider(route.provider) != provider:
+        return False
+    return route.base_url is None or same_server(route.base_url, payee.base_url)
+
+
+def _plain_route(payee: Payee) -> Route:
+    """The way to somebody whom the configuration does not name: by the provider, or by an address alone."""
+    custom = payee.provider in _NO_ROUTE or payee.provider == CUSTOM
+    return Route("request", CUSTOM if custom else payee.provider, payee.base_url if custom else None)
 
 
 def _difference(main: ResolvedCredential, route: Route) -> str | None:
@@ -134,7 +191,7 @@ def _route_in(key: str, block: Mapping[str, Any]) -> Iterator[Route]:
     base_url = str(block.get("base_url") or "").strip() or None
     api_key = str(block.get("api_key") or "").strip() or None
     if base_url is not None and provider in _NO_ROUTE:
-        provider = "custom"
+        provider = CUSTOM
     if provider not in _NO_ROUTE:
         yield Route(key, provider, base_url, api_key)
 
@@ -190,7 +247,8 @@ def kind_of_answer(answer: Mapping[str, Any]) -> ResolvedCredential:
         return UNKNOWN_CREDENTIAL
     if key in KEYLESS or key == provider or not hermes_versions.is_usable_key(str(key)):
         return UNKNOWN_CREDENTIAL
-    return ResolvedCredential(provider, kind_of_key(str(provider), str(key), oauth=False))
+    kind = kind_of_key(str(provider), str(key), oauth=False)
+    return ResolvedCredential(provider, kind, str(answer.get("base_url") or "") or None)
 
 
 def kind_of_key(provider: str, key: str, oauth: bool) -> KeyType:

@@ -11,20 +11,22 @@ from collections.abc import Collection
 from typing import Any
 
 
-def running_agent(runner: Any, session_key: str, message_id: str) -> Any | None:
+def running_agent(runner: Any, session_key: str, message_id: str | None = None) -> Any | None:
     """Return the agent at work on a message, None while Hermes still builds it or when there is none.
 
     Args:
         runner: The gateway's runner.
         session_key: Hermes' key of the thread.
-        message_id: The message: Hermes keeps a turn's agent in sight until the next turn begins.
+        message_id: The message: Hermes keeps a turn's agent in sight until the next turn begins. None for
+            whichever agent is in sight.
     """
     peek = getattr(runner, "_peek_session_state", None)
     if callable(peek):
         turn = getattr(peek(session_key), "turn", None)
         agent = getattr(turn, "agent", None)
         # A text that Hermes runs as a turn of its own has no message.
-        if getattr(getattr(turn, "ctx", None), "inbound_message_id", None) not in (None, message_id):
+        at_work = getattr(getattr(turn, "ctx", None), "inbound_message_id", None)
+        if message_id is not None and at_work not in (None, message_id):
             return None
     else:
         agent = getattr(runner, "_running_agents", {}).get(session_key)

@@ -88,7 +88,8 @@ class ServerPlatform(AsksPeople, SendsNoFiles, BasePlatformAdapter):  # type: ig
             return False
         runtime = HermesRuntime(self, self._key, home, self._clock)
         self._bothy = runtime
-        self._hooks = hermes_hooks.HookReceiver(self._key, home, runtime.threads.hear, runtime.threads.held)
+        threads = runtime.threads
+        self._hooks = hermes_hooks.HookReceiver(self._key, home, threads.hear, threads.held, threads.admit)
         self._adapter = AdapterLoop(
             settings, runtime, self._clock, Path(home) / self._key, opened=self._takes_messages
         )
@@ -216,6 +217,13 @@ class ServerPlatform(AsksPeople, SendsNoFiles, BasePlatformAdapter):  # type: ig
     def agent(self, turn: TurnRequest) -> Any | None:
         """Return the agent at work on a turn, None before it exists."""
         return hermes_held.running_agent(self.gateway_runner, self.session_key(turn), str(turn.message_id))
+
+    def halt(self, turn: TurnRequest) -> None:
+        """Interrupt the agents at work on a turn, on their own thread, before they send anything."""
+        agent = hermes_held.running_agent(self.gateway_runner, self.session_key(turn))
+        if agent is None:
+            raise LookupError("no agent is in sight")
+        hermes_control.halt(agent)
 
     def release_prompts(self, turn: TurnRequest) -> None:
         """Have nobody answer what the turn's thread waits for any more."""

@@ -9,13 +9,16 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import logging
+import threading
 from collections.abc import Awaitable, Callable
+from concurrent.futures import Future
 from typing import Any, TypeVar
 
 from . import hermes_config, hermes_credential, hermes_versions
 from .clock import Clock
 from .defaults import LOGGER_NAME
 from .runtime import ResolvedCredential
+from .turn_facts import Payee
 
 _log = logging.getLogger(LOGGER_NAME)
 
@@ -50,6 +53,23 @@ class ProfileQuestions:
             return hermes_credential.UNKNOWN_CREDENTIAL
         self._tell("mode", found.problem)
         return found.credential
+
+    def credential_of(self, payee: Payee) -> Future[ResolvedCredential]:
+        """Begin to find out with which kind of credential a request would pay; on whatever thread."""
+        answer: Future[ResolvedCredential] = Future()
+
+        def ask() -> None:
+            try:
+                found = self._in_profile(lambda: hermes_credential.credential_of(payee))
+            except BaseException as error:  # noqa: BLE001  # whatever ends this thread, somebody waits
+                answer.set_exception(error)
+            else:
+                answer.set_result(found)
+
+        # A thread of its own: one that Hermes keeps waiting must keep nobody else waiting.
+        context = self._context.copy()
+        threading.Thread(target=context.run, args=(ask,), name="bothy-payee", daemon=True).start()
+        return answer
 
     async def loaded_toolsets(self) -> frozenset[str] | None:
         """Tell which toolsets and MCP servers the next turn can use."""

@@ -18,7 +18,7 @@ from .clock import Clock
 from .defaults import LOGGER_NAME
 from .hermes_turn import ActiveTurn
 from .turn import Notice
-from .turn_facts import Fact
+from .turn_facts import Fact, Payee
 
 _log = logging.getLogger(LOGGER_NAME)
 
@@ -84,6 +84,17 @@ class ThreadTurns:
         """Take a status sentence, on whatever thread."""
         if thread_id is not None:
             self._hop(self._take_status, thread_id, text)
+
+    def admit(self, thread_id: UUID, payee: Payee) -> bool:
+        """Tell whether a model request in a thread may leave, for whatever thread is about to send it.
+
+        Where no turn is at work there is no run whose money it could be.
+        """
+        active = self._turns.get(thread_id)
+        if active is None or active.admits(payee):
+            return True
+        self._hop(active.money_refused)
+        return False
 
     def held(self, thread_id: UUID) -> Mapping[UUID, str]:
         """Texts of a thread that the model was not shown yet, for whatever thread looks for them."""

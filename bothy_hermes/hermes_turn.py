@@ -17,10 +17,11 @@ from uuid import UUID
 from . import hermes_versions
 from .defaults import LOGGER_NAME
 from .errors import describe
+from .hermes_gate import RequestGate
 from .hermes_prompts import TurnPrompts
 from .runtime import Prompt, PromptEnd, ToolEnd, TurnEnd, TurnEvents, TurnOutcome, TurnRequest
 from .turn import Notice, Owner, TextKind, TurnJudge, Verdict
-from .turn_facts import ApprovalOver, Asked, Fact, Replied, Requested, ToolReturned, ToolSentence
+from .turn_facts import ApprovalOver, Asked, Fact, Payee, Replied, Requested, ToolReturned, ToolSentence
 
 _log = logging.getLogger(LOGGER_NAME)
 
@@ -42,10 +43,16 @@ class ActiveTurn:
         events: Who is told.
         cursor: What Hermes puts behind an unfinished text.
         session_id: The session that the thread has before the turn, None when the turn makes one.
+        gate: Judges the turn's model requests; without one none may leave.
     """
 
     def __init__(
-        self, request: TurnRequest, events: TurnEvents, cursor: str, session_id: str | None = None
+        self,
+        request: TurnRequest,
+        events: TurnEvents,
+        cursor: str,
+        session_id: str | None = None,
+        gate: RequestGate | None = None,
     ) -> None:
         self.request = request
         self.judge = TurnJudge(frozenset({str(request.message_id)}), session_id)
@@ -56,6 +63,7 @@ class ActiveTurn:
         self.agent: Any = None
         self._events: TurnEvents | None = events
         self._cursor = cursor
+        self._gate = gate
         self._not_stored = False
         self._previews: dict[str, _Preview] = {}
         self._stored: set[str] = set()
@@ -80,6 +88,18 @@ class ActiveTurn:
     def finish(self) -> None:
         """Hermes is done with the message."""
         self.processed.set()
+
+    # Whom model requests pay.
+
+    def admits(self, payee: Payee) -> bool:
+        """Tell whether a model request may leave; on the thread that is about to send it."""
+        return self._gate is not None and self._gate.admits(payee)
+
+    def money_refused(self) -> None:
+        """A model request was stopped: the turn is interrupted, and the run is told why."""
+        self.cancel()
+        if self._events is not None:
+            self._events.on_money_refused()
 
     # What hooks say.
 

@@ -100,6 +100,13 @@ def profile_scope(home: str) -> AbstractContextManager[object]:
     return nullcontext() if scope is None else scope(Path(home))
 
 
+def hook_seconds() -> float | None:
+    """Return how long Hermes waits for a hook before it goes on, None when it waits for ever (0.19, 0.20)."""
+    timeout = _attribute(("hermes_cli.plugins", "_resolve_hook_callback_timeout"))
+    seconds = float(timeout()) if timeout is not None else 0.0
+    return seconds if seconds > 0 else None
+
+
 def is_oauth_token(key: str) -> bool:
     """Tell whether a key has the shape of an Anthropic login, as Hermes itself judges it."""
     judge: Callable[[str], bool] | None = _attribute(

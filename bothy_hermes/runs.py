@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Coroutine
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 from uuid import UUID
 
@@ -26,7 +26,7 @@ from .run_patches import Patcher
 from .run_sessions import RunSession
 from .run_stages import START_REFUSALS, TURN_ENDS, End, RunOver, Stage, check_stage
 from .run_tokens import RunToken
-from .runtime import BusyMode, PromptKind, TurnEnd, TurnOutcome, TurnRequest
+from .runtime import BusyMode, PromptKind, Spending, TurnEnd, TurnOutcome, TurnRequest
 from .secret import Secret
 from .services import Services
 from .store import Change, EntryMove, EntryState, InboxEntry, OutboxCall
@@ -122,6 +122,9 @@ class RunWork(OutboxEvents):
         if self._stage is Stage.TURN and self._group is not None:
             self._beside(self._group, self._interrupt())
 
+    def _fail_early(self, reason: Reason) -> None:
+        self.end_early(Outcome.FAILED, reason)
+
     def poke(self) -> None:
         """A call of the run was stored by somebody else."""
         self._outbox.poke()
@@ -172,7 +175,9 @@ class RunWork(OutboxEvents):
     async def _until_end(self, group: asyncio.TaskGroup) -> End:
         try:
             prepared = await self._unless_decided(self._prepare())
-            return await self._turn(prepared, await self._unless_decided(self._start()), group)
+            started, spends = await self._unless_decided(self._start())
+            prepared = replace(prepared, turn=replace(prepared.turn, spends=spends))
+            return await self._turn(prepared, started, group)
         except RunOver as ended:
             return ended.end
         except RunEnded:
@@ -189,7 +194,8 @@ class RunWork(OutboxEvents):
             raise RunOver(End(Outcome.FAILED, Reason.ADAPTER_ERROR))
         return await self._services.context.read(self.invocation, self.token)
 
-    async def _start(self) -> RunView:
+    async def _start(self) -> tuple[RunView, Spending | None]:
+        """Start the run; returns with it what the evidence says that its turn spends."""
         self._stop_if_decided()
         self._move(Stage.STARTING)
         if self._entry.state is EntryState.ACCEPTED:
@@ -199,10 +205,12 @@ class RunWork(OutboxEvents):
         reason = proof.refusal(run.billing_mode, run.tool_class)
         if reason is not None:
             raise RunOver(End(Outcome.FAILED, reason))
+        evidence = proof.start(run.billing_mode)
         try:
-            return await self._services.api.start_run(self.run_id, self.token, proof.start(run.billing_mode))
+            started = await self._services.api.start_run(self.run_id, self.token, evidence)
         except ProblemAnswer as problem:
             raise self._start_refused(problem) from problem
+        return started, proof.actual.spending
 
     def _start_refused(self, problem: ProblemAnswer) -> Exception:
         reason = START_REFUSALS.get(problem.code)
@@ -247,10 +255,17 @@ class RunWork(OutboxEvents):
             box=box,
             patcher=patcher,
             spawn=lambda what: self._beside(group, what),
-            end_run=lambda reason: self.end_early(Outcome.FAILED, reason),
+            end_run=self._fail_early,
         )
         view = TurnView(
-            services, self.invocation, box, self._outbox, patcher, followups=followups, cards=cards
+            services,
+            self.invocation,
+            box,
+            self._outbox,
+            patcher,
+            followups=followups,
+            cards=cards,
+            end_run=self._fail_early,
         )
         self._live = _Live(view, patcher, session, followups, cards)
         return self._live

@@ -15,7 +15,7 @@ from enum import StrEnum
 from typing import Protocol
 from uuid import UUID
 
-from .wire_words import KeyType, SessionMode
+from .wire_words import BillingMode, KeyType, SessionMode
 
 
 class BusyMode(StrEnum):
@@ -42,6 +42,21 @@ class TurnOutcome(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Spending:
+    """Whose money a turn is proven to spend, and through whom.
+
+    Attributes:
+        mode: The billing mode.
+        provider: Hermes' name of the provider whose credential proves it.
+        base_url: That provider's server; None when Hermes did not say.
+    """
+
+    mode: BillingMode
+    provider: str
+    base_url: str | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
 class TurnRequest:
     """One turn that Hermes is to do.
 
@@ -54,6 +69,7 @@ class TurnRequest:
         message_id: The message that triggered the run.
         user_text: What the model reads as the person's words.
         system_part: What the model reads as part of its instructions, for this turn only.
+        spends: What the run's evidence says of its money; without it no model request may leave.
     """
 
     run_id: UUID
@@ -64,6 +80,7 @@ class TurnRequest:
     message_id: UUID
     user_text: str = field(repr=False)
     system_part: str = field(repr=False)
+    spends: Spending | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,10 +104,12 @@ class ResolvedCredential:
     Attributes:
         provider: Hermes' name of the provider, None when unknown.
         key_type: What kind of key it is.
+        base_url: The provider's server; None when Hermes did not say.
     """
 
     provider: str | None
     key_type: KeyType
+    base_url: str | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,6 +267,12 @@ class TurnEvents(Protocol):
     def on_session(self, session_id: str) -> None:
         """The Hermes session that the turn runs on."""
 
+    def on_money_refused(self) -> None:
+        """A model request would have paid somebody whom the run's evidence does not cover.
+
+        It was stopped, and the turn has been interrupted.
+        """
+
 
 class Runtime(Protocol):
     """What the adapter asks of Hermes."""
@@ -277,7 +302,8 @@ class Runtime(Protocol):
     async def start_turn(self, turn: TurnRequest, events: TurnEvents) -> TurnEnd:
         """Have Hermes do one turn and wait for its end.
 
-        At the end nothing of the turn is still to be told. Cancelling the call interrupts the turn.
+        No model request leaves that spends otherwise than `turn.spends` says. At the end nothing of the
+        turn is still to be told. Cancelling the call interrupts the turn.
         """
 
     async def interrupt(self, run_id: UUID) -> None:

@@ -32,6 +32,21 @@ class Ids:
 
 
 @dataclass(frozen=True, slots=True)
+class Payee:
+    """Whom a model request pays.
+
+    Attributes:
+        provider: Hermes' name of the provider, empty when it names none.
+        base_url: The provider's server, empty when it names none.
+        api_mode: The interface that is spoken with it.
+    """
+
+    provider: str
+    base_url: str = field(default="", repr=False)
+    api_mode: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Asked:
     """An agent begins a turn (`pre_llm_call`).
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -24,7 +25,7 @@ from .services import Services
 from .store import OutboxCall
 from .wire import Cost, CreateMessage, Metrics, Part
 from .wire_events import Invocation
-from .wire_words import MessageKind, MessageRole
+from .wire_words import MessageKind, MessageRole, Reason
 
 _log = logging.getLogger(LOGGER_NAME)
 
@@ -63,6 +64,7 @@ class TurnView(TurnEvents):
         patcher: Told when the box changed.
         followups: Told which texts the model was shown.
         cards: Shows what Hermes waits for.
+        end_run: Ends the run as failed, for a reason.
     """
 
     def __init__(
@@ -75,6 +77,7 @@ class TurnView(TurnEvents):
         *,
         followups: RunFollowups,
         cards: RunCards,
+        end_run: Callable[[Reason], None],
     ) -> None:
         self._services = services
         self._run_id = invocation.run.id
@@ -84,6 +87,7 @@ class TurnView(TurnEvents):
         self._patcher = patcher
         self._followups = followups
         self._cards = cards
+        self._end_run = end_run
         self._started_at = services.clock.monotonic()
         self._answered = False
         self._edits: dict[UUID, str] = {}
@@ -168,6 +172,10 @@ class TurnView(TurnEvents):
     def on_session(self, session_id: str) -> None:
         """Remembered for the session's report."""
         self.session_id = session_id
+
+    def on_money_refused(self) -> None:
+        """The run may not spend so: it ends, whatever the turn comes to."""
+        self._end_run(Reason.BILLING_MODE_MISMATCH)
 
     # The end --------------------------------------------------------------------------------------
 

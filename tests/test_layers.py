@@ -106,6 +106,7 @@ LAYERS = {
         "hermes_prompts",
         "hermes_asks",
         "hermes_files",
+        "hermes_gate",
         "hermes_held",
         "hermes_questions",
         "hermes_sessions",

@@ -49,6 +49,7 @@ class Watched:
         self.patcher, self.cards = Patcher(), Cards()
         self.outbox = made.outbox()
         self.followups = RunFollowups(made.services, RUN, RunToken(made.api, RUN), self.outbox)
+        self.run_ends = []
         self.view = TurnView(
             made.services,
             invocation(),
@@ -57,6 +58,7 @@ class Watched:
             self.patcher,
             followups=self.followups,
             cards=self.cards,
+            end_run=self.run_ends.append,
         )
 
     async def stored(self):

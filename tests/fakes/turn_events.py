@@ -60,3 +60,6 @@ class RecordedEvents:
 
     def on_session(self, session_id):
         self.heard.append(("session", session_id))
+
+    def on_money_refused(self):
+        self.heard.append(("money_refused", None))
