@@ -3,7 +3,7 @@
 import pytest
 
 from bothy_hermes.local_port import LocalServer
-from tests.fakes.agent import FakeAgent, button, select, step
+from tests.fakes.agent import button, select, step
 from tests.fakes.browser import CHROMIUM, Browser
 from tests.fakes.people import PersonClient
 
@@ -17,25 +17,6 @@ pytestmark = [
 def browser(tmp_path_factory):
     with Browser(tmp_path_factory.mktemp("profile")) as running:
         yield running
-
-
-@pytest.fixture
-def server(tmp_path):
-    running = LocalServer.start(tmp_path / "server")
-    yield running
-    running.stop()
-    assert running.violations == []
-
-
-@pytest.fixture
-def owner(server):
-    return PersonClient(server, server.people[0].token)
-
-
-@pytest.fixture
-def agent(server):
-    with FakeAgent(server) as connected:
-        yield connected
 
 
 @pytest.fixture

@@ -4,9 +4,8 @@ import json
 
 import pytest
 
-from bothy_hermes.local_port import LocalServer
 from bothy_hermes.local_web import PAGE_FILE
-from tests.fakes.agent import FakeAgent, button
+from tests.fakes.agent import button
 from tests.fakes.people import PersonClient
 
 HOSTILE = (
@@ -22,27 +21,8 @@ HOSTILE = (
 
 
 @pytest.fixture
-def server(tmp_path):
-    running = LocalServer.start(tmp_path / "server")
-    yield running
-    running.stop()
-    assert running.violations == []
-
-
-@pytest.fixture
-def owner(server):
-    return PersonClient(server, server.people[0].token)
-
-
-@pytest.fixture
 def member(server):
     return PersonClient(server, server.people[1].token)
-
-
-@pytest.fixture
-def agent(server):
-    with FakeAgent(server) as connected:
-        yield connected
 
 
 # What is written ----------------------------------------------------------------------------------

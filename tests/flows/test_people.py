@@ -15,25 +15,6 @@ from tests.fakes.people import PersonClient
 
 
 @pytest.fixture
-def server(tmp_path):
-    running = LocalServer.start(tmp_path / "server")
-    yield running
-    running.stop()
-    assert running.violations == []
-
-
-@pytest.fixture
-def owner(server):
-    return PersonClient(server, server.people[0].token)
-
-
-@pytest.fixture
-def agent(server):
-    with FakeAgent(server) as connected:
-        yield connected
-
-
-@pytest.fixture
 def member(server, owner):
     """Mira: a member who may address the agent and may not approve its actions."""
     added = owner.do("POST", "/admin/people", {"name": "Mira"})
