@@ -9,14 +9,18 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from uuid import UUID
 
 from .local_core import Core
 from .local_options import OFFLINE_SECONDS
-from .local_records import ConsumerRecord
+from .local_records import AdapterSeen, ConsumerRecord
 from .wire import Heartbeat
 from .wire_events import Identify
+
+FORMER_LIFE = timedelta(minutes=10)
+"""How long it is kept when an adapter was last seen whose name another one has taken: an adapter counts as
+gone much earlier."""
 
 
 @dataclass(slots=True)
@@ -58,7 +62,6 @@ class Presence:
         self._started = core.clock.monotonic()
         self._alive: dict[str, float] = {}
         self._gone: dict[str, float] = {}
-        self._replaced: dict[UUID, datetime] = {}
         self.links: dict[str, Link] = {}
 
     def silent_for(self, consumer: str) -> float:
@@ -86,7 +89,7 @@ class Presence:
         with self._state.unit():
             replaced = self.links.pop(link.consumer, None)
             if replaced is not None:
-                self._replaced[replaced.adapter_id] = replaced.seen_at
+                self._see(replaced.consumer, replaced.adapter_id, replaced.seen_at)
             self.links[link.consumer] = link
             self._gone.pop(link.consumer, None)
             self._alive[link.consumer] = self._core.clock.monotonic()
@@ -135,9 +138,10 @@ class Presence:
         """Tell when an adapter was last heard of."""
         if adapter_id is None:
             return None
-        seen = [one.seen_at for one in self._state.consumers.all() if one.adapter_id == adapter_id]
-        seen += [link.seen_at for link in self.links.values() if link.adapter_id == adapter_id]
-        seen += [self._replaced[adapter_id]] if adapter_id in self._replaced else []
+        seen = [link.seen_at for link in self.links.values() if link.adapter_id == adapter_id]
+        for record in self._state.consumers.all():
+            heard = (_last(record), *record.former)
+            seen += [one.seen_at for one in heard if one.adapter_id == adapter_id]
         return max(seen, default=None)
 
     def _see(self, consumer: str, adapter_id: UUID | None, seen_at: datetime | None = None) -> ConsumerRecord:
@@ -146,5 +150,19 @@ class Presence:
         if known is None:
             record = ConsumerRecord(name=consumer, adapter_id=adapter_id, seen_at=seen_at)
         else:
-            record = dataclasses.replace(known, adapter_id=adapter_id or known.adapter_id, seen_at=seen_at)
+            adapter_id = adapter_id or known.adapter_id
+            former = self._former(known, adapter_id)
+            record = dataclasses.replace(known, adapter_id=adapter_id, seen_at=seen_at, former=former)
         return self._state.consumers.put(consumer, record)
+
+    def _former(self, known: ConsumerRecord, adapter_id: UUID | None) -> tuple[AdapterSeen, ...]:
+        """The adapters that had the name before this one: their runs are theirs until they are gone."""
+        return tuple(
+            one
+            for one in (*known.former, _last(known))
+            if one.adapter_id not in (None, adapter_id) and self._core.now() - one.seen_at < FORMER_LIFE
+        )
+
+
+def _last(record: ConsumerRecord) -> AdapterSeen:
+    return AdapterSeen(adapter_id=record.adapter_id, seen_at=record.seen_at)

@@ -243,14 +243,23 @@ class EventRecord:
 
 
 @wire_type()
+class AdapterSeen:
+    """An adapter, and when it was last heard of; None for a consumer without one so far."""
+
+    adapter_id: UUID | None
+    seen_at: datetime
+
+
+@wire_type()
 class ConsumerRecord:
-    """A consumer that has connected or sent a heartbeat, and the last sign of its adapter."""
+    """A consumer that has connected or sent a heartbeat, and the last signs of its adapters."""
 
     name: str
     adapter_id: UUID | None
     seen_at: datetime
     heartbeat_at: datetime | None = None
     heartbeat: Heartbeat | None = None
+    former: tuple[AdapterSeen, ...] = ()
 
 
 @wire_type()

@@ -2,6 +2,8 @@
 
 from uuid import UUID
 
+import pytest
+
 from bothy_hermes.wire_words import RunState
 from tests.fakes.local_kit import ADAPTER, rig
 
@@ -85,6 +87,37 @@ def test_what_was_last_seen_outlives_a_restart(tmp_path):
         assert made.instance.presence.adapter_seen(ADAPTER) == seen
         (view,) = made.instance.consumers()
         assert (view.connected, view.fresh, view.online) == (False, False, True)
+
+
+@pytest.mark.parametrize("gap", [False, True], ids=["replaced", "between two connections"])
+def test_whoever_had_the_name_before_is_still_known_after_a_restart(tmp_path, gap):
+    """Its runs are its own until it is gone; a moment of the server's absence changes nothing in that."""
+    with rig(tmp_path) as made:
+        link = made.connect()
+        made.clock.move(20)
+        seen = link.seen_at = made.clock.time
+        if gap:
+            made.disconnect()
+        made.clock.move(20)
+        made.connect(adapter_id=OTHER)
+        assert made.instance.presence.adapter_seen(ADAPTER) == seen
+        made.restart()
+        assert made.instance.presence.adapter_seen(ADAPTER) == seen
+        made.connect(adapter_id=ADAPTER)
+        assert made.instance.presence.adapter_seen(ADAPTER) == made.clock.time
+        (record,) = made.instance.presence._state.consumers.all()
+        assert [one.adapter_id for one in record.former] == [OTHER]
+
+
+def test_former_adapters_are_forgotten_when_they_are_long_gone(tmp_path):
+    """However often a copied profile starts with a new ID, the record stays small."""
+    with rig(tmp_path) as made:
+        for number in range(30):
+            made.connect(adapter_id=UUID(int=number + 1))
+            made.clock.move(60)
+        (record,) = made.instance.presence._state.consumers.all()
+        assert len(record.former) == 9
+        assert made.instance.presence.adapter_seen(UUID(int=1)) is None
 
 
 def test_a_clock_that_is_set_takes_nobody_for_dead(tmp_path):
