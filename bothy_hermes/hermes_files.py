@@ -12,6 +12,7 @@ from typing import Any
 
 from gateway.platforms.base import SendResult
 
+from .hermes_hooks import thread_of_context
 from .hermes_runtime import HermesRuntime
 from .hermes_threads import REFUSED
 from .plain_text import one_line
@@ -36,7 +37,10 @@ class SendsNoFiles:
     ) -> Any:
         """Put a line about a file into the answer that it belongs to."""
         shown = one_line(name or PurePath(place.partition("?")[0]).name, MAX_NAME_CHARS)
-        if self._bothy is None or await self._bothy.threads.file(str(chat_id), shown, metadata):
+        if self._bothy is None:
+            return SendResult(success=True)
+        speaker = thread_of_context()
+        if await self._bothy.threads.file(str(chat_id), shown, metadata, speaker=speaker):
             return SendResult(success=True)
         return SendResult(success=False, error=REFUSED)
 

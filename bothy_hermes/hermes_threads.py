@@ -27,6 +27,10 @@ REFUSED = "Bothy takes the words of a run in its own thread, and nothing else"
 in it by which Hermes would take the chat for gone, or try once more."""
 
 
+SCHEDULE_MARK = "job_id"
+"""What Hermes puts into the marks of a text that a schedule delivers."""
+
+
 class ThreadTurns:
     """The turns at work; made on the adapter's loop.
 
@@ -153,12 +157,16 @@ class ThreadTurns:
 
         Returns:
             The message ID for Hermes, None when the text was dropped; and whether it was refused: a text
-            for another thread than the turn's own, or one that nothing asked for.
+            for another thread than the turn's own, one of a schedule, or one that nothing asked for.
         """
         target, marks = _thread_in(metadata), metadata or {}
         active = self.at(chat_id, metadata)
         if speaker is not None and speaker != target:
             self.drop(Notice.OTHER_THREAD)
+            return None, True
+        if SCHEDULE_MARK in marks:
+            # Marked as a reply too: it would pass for a turn's word, or be counted on as delivered.
+            self.drop(Notice.SCHEDULED)
             return None, True
         if active is None:
             self.drop(Notice.NO_TURN if target else Notice.UNKNOWN_CHAT)
@@ -172,11 +180,23 @@ class ThreadTurns:
         )
         if notice is not None:
             self.drop(notice, active.request.run_id)
-        return message_id, False
+        # Hermes' own words about a turn look like a text that somebody else sends into its thread.
+        return message_id, notice is Notice.UNMARKED
 
-    async def file(self, chat_id: str, name: str, metadata: Mapping[str, Any] | None) -> bool:
-        """Take a file that Hermes sends; returns whether it is one of an active turn, which then names it."""
+    async def file(
+        self, chat_id: str, name: str, metadata: Mapping[str, Any] | None, *, speaker: UUID | None
+    ) -> bool:
+        """Take a file that Hermes sends; returns whether it is one of an active turn, which then names it.
+
+        Args:
+            chat_id: The chat.
+            name: The file's name.
+            metadata: Hermes' marks.
+            speaker: The thread of the turn that sends it, None outside of one of ours.
+        """
         active = self.at(chat_id, metadata)
+        if active is not None and active.request.thread_id != speaker:
+            active = None
         self.drop(Notice.FILE, active.request.run_id if active is not None else None)
         if active is None:
             return False

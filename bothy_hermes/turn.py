@@ -46,6 +46,8 @@ class Notice(StrEnum):
     """A text without a thread: home channel, cron, a tool's own address."""
     OTHER_THREAD = "other_thread"
     """A text that a turn sends into another thread than its own."""
+    SCHEDULED = "scheduled"
+    """What a schedule delivers; no run has asked for it."""
     FILE = "file"
     """A file; version 1 of the protocol carries none out."""
     UNFINISHED = "unfinished"

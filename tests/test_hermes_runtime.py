@@ -712,15 +712,63 @@ class TestRefusals:
     """A text that somebody counts on was not delivered, and Hermes is told so."""
 
     @pytest.mark.parametrize(
-        ("marks", "refused"),
-        [({}, True), ({"job_id": "j"}, True), ({"notify": True}, False), ({"expect_edits": True}, False)],
+        ("marks", "refused", "kind"),
+        [
+            ({}, True, "no_turn"),
+            ({"job_id": "j"}, True, "scheduled"),
+            ({"job_id": "j", "notify": True}, True, "scheduled"),
+            ({"notify": True}, False, "no_turn"),
+            ({"expect_edits": True}, False, "no_turn"),
+        ],
     )
-    def test_a_text_without_a_run_is_refused_unless_a_turn_of_hermes_own_says_it(self, play, marks, refused):
+    def test_a_text_without_a_run_is_refused_unless_a_turn_of_hermes_own_says_it(
+        self, play, marks, refused, kind
+    ):
         """A schedule's text, a tool's; not the words of a turn that Hermes began by itself."""
 
         async def scene(gateway):
             assert await gateway.send(request(), "It is five.", **marks) == (None, refused)
-            assert gateway.runtime.threads.dropped == {"no_turn": 1}
+            assert gateway.runtime.threads.dropped == {kind: 1}
+
+        play(scene)
+
+    @pytest.mark.parametrize(
+        ("marks", "kind"),
+        [({"job_id": "j", "notify": True}, "scheduled"), ({"job_id": "j"}, "scheduled"), ({}, "unmarked")],
+    )
+    def test_a_text_from_outside_is_refused_although_a_run_is_at_work_there(self, play, marks, kind):
+        """What a schedule says, in its own words or the model's, is no message of the run."""
+
+        async def scene(gateway):
+            task, told = start(gateway, request())
+            await settle()
+            gateway.say(request(), Asked(MAIN), Replied(MAIN, 0, "Five."))
+            await settle()
+            for speaker in (None, request().thread_id):
+                sent = await gateway.send(request(), "The schedule says: six.", speaker=speaker, **marks)
+                assert sent == (None, True)
+            assert told.of("answer", "interim", "draft") == []
+            assert gateway.runtime.threads.dropped == {kind: 2}
+            assert (await gateway.send(request(), "Five.", notify=True))[0]
+            task.cancel()
+
+        play(scene)
+
+    @pytest.mark.parametrize(("speaker", "taken"), [(None, False), (2, False), (1, True)])
+    def test_a_file_from_outside_is_refused_and_named_in_no_answer(self, play, speaker, taken):
+        """Only the turn's own is a line of its answer."""
+
+        async def scene(gateway):
+            task, told = start(gateway, request())
+            await settle()
+            gateway.say(request(), Asked(MAIN), Replied(MAIN, 0, "Five."))
+            await settle()
+            threads, metadata = gateway.runtime.threads, {"thread_id": str(request().thread_id)}
+            thread = request(speaker).thread_id if speaker else None
+            chat = str(request().channel_id)
+            assert await threads.file(chat, "x.pdf", metadata, speaker=thread) is taken
+            assert told.of("answer") == (["not sent: x.pdf"] if taken else [])
+            task.cancel()
 
         play(scene)
 
