@@ -7,6 +7,7 @@ never shown.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from enum import StrEnum
 from typing import Any
 
@@ -42,12 +43,19 @@ def halt(agent: Any) -> None:
 
     For a hook of that request. The first thing that Hermes does about a streamed request is to look
     whether the agent was interrupted; about one that is not streamed it looks while it is under way. So
-    the agent forgets that its model's server does not stream.
+    the agents forget that their model's server does not stream.
     """
-    agent._disable_streaming = False  # noqa: SLF001  # Hermes' own mark; it has no method for it
+    for one in _with_subagents(agent):
+        one._disable_streaming = False  # noqa: SLF001  # Hermes' own mark; it has no method for it
     # From 0.21 on an explicit stop has a method of its own, which nothing that Hermes masks can outlast.
     stop = getattr(agent, "hard_interrupt", None) or agent.interrupt
     stop()
+
+
+def _with_subagents(agent: Any) -> Iterator[Any]:
+    yield agent
+    for one in list(getattr(agent, "_active_children", ())):
+        yield from _with_subagents(one)
 
 
 def release_prompts(session_key: str) -> int:

@@ -15,20 +15,29 @@ from tests.live.kit import last_user_text
 from tests.live.talk import Talk
 
 MANIFEST = """\
-name: locksmith
+name: another
 version: 1.0.0
-description: Locks a thread's session onto another model, as /model does.
+description: Locks a thread's session onto another model, as /model does, and keeps the gateway's loop busy.
 kind: standalone
 provides_hooks:
   - pre_gateway_dispatch
+  - pre_api_request
 """
 
 # /model keeps its choice in the session store, and Hermes reads it there when it makes the session's agent.
+# What is looked at with `keyless` is the worst case: the loop of the gateway is busy, so that no /stop comes
+# through it in time, and Hermes has found that the server does not stream, so that it looks for an interrupt
+# only once a request is under way.
 PLUGIN = '''
+import asyncio, time
+
+gateways, loops = [], []
+
 def register(ctx):
     """Hermes calls this."""
 
     def lock(event=None, gateway=None, session_store=None, **_more):
+        gateways[:], loops[:] = [gateway], [asyncio.get_running_loop()]
         for provider in ("keyless", "spare"):
             if f"lock onto {provider}" in event.text:
                 key = gateway._session_key_for_source(event.source)
@@ -36,7 +45,15 @@ def register(ctx):
                 session_store.set_model_override(key, choice)
                 gateway._evict_cached_agent(key)
 
+    def keep_busy(provider="", **_more):
+        if provider == "keyless":
+            loops[0].call_soon_threadsafe(time.sleep, 1.5)
+            for agent in dict(gateways[0]._running_agents).values():
+                for one in (agent, *agent._active_children):
+                    one._disable_streaming = True
+
     ctx.register_hook("pre_gateway_dispatch", lock)
+    ctx.register_hook("pre_api_request", keep_busy)
 '''
 
 LOGIN = "sk-ant-oat01-" + "a" * 40
@@ -69,7 +86,7 @@ class Money:
     def entries(self):
         spare = {"base_url": self.spare.base_url, "api_key": "spare-key-1234"}
         return [
-            Entry(("plugins", "enabled"), ["bothy", "locksmith"]),
+            Entry(("plugins", "enabled"), ["bothy", "another"]),
             Entry(("providers", "spare", "base_url"), spare["base_url"]),
             Entry(("providers", "spare", "api_key"), spare["api_key"]),
             Entry(("providers", "keyless", "base_url"), self.keyless.base_url),
@@ -105,7 +122,7 @@ def money(closed_world):
     made = Money(closed_world)
     try:
         closed_world.open(ServerOptions(heartbeat_interval_ms=HEARTBEAT_MS), more=made.entries())
-        folder = closed_world.gateway.place.hermes_home / "plugins" / "locksmith"
+        folder = closed_world.gateway.place.hermes_home / "plugins" / "another"
         folder.mkdir()
         (folder / "plugin.yaml").write_text(MANIFEST, "utf-8")
         (folder / "__init__.py").write_text(PLUGIN, "utf-8")
