@@ -77,6 +77,14 @@ class Delivery:
     def __repr__(self) -> str:
         return "Delivery(…)"
 
+    @property
+    def event_id(self) -> UUID | None:
+        """The event's ID; None when not even that can be read."""
+        try:
+            return UUID(str(self.event.get("id")))
+        except ValueError:
+            return None
+
     async def ack(self, event_id: UUID) -> None:
         """Tell the server that the event is decided for good.
 

@@ -295,6 +295,13 @@ class AdapterLoop(GatewayEvents):
         _log.info("the connection to the server is gone")
 
     async def _admit(self, delivery: Delivery, arrived_at: float) -> None:
+        try:
+            await self._judge(delivery, arrived_at)
+        except Exception as error:  # noqa: BLE001  # a mistake of ours costs one event, which comes again
+            named = delivery.event_id or "without an ID"
+            _log.error("event %s: its judging broke off: %s", named, describe(error))
+
+    async def _judge(self, delivery: Delivery, arrived_at: float) -> None:
         assert self._admission is not None  # made before the gateway runs
         if not self._recovered.is_set():
             if await self._admission.ack_decided(delivery):

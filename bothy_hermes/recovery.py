@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from uuid import UUID
 
+from .backoff import BASE_SECONDS, CAP_SECONDS, Backoff
 from .defaults import LOGGER_NAME
 from .errors import describe
 from .handler import Handler
@@ -19,6 +21,7 @@ from .run_calls import finish_call, response_call
 from .run_cards import NOT_WAITING, UNCERTAIN, failed
 from .services import Services
 from .store import CardGone, EntryState, InboxEntry
+from .store_values import CLOSED_ENTRIES
 from .wire import FinishRun, Metrics
 from .wire_events import ListedRun
 from .wire_words import Outcome, Reason, RunState
@@ -28,8 +31,8 @@ _log = logging.getLogger(LOGGER_NAME)
 OUTBOX_SECONDS = 30.0
 """How long events wait for what is still owed; a server that takes longer gets it meanwhile."""
 
-PAUSE_SECONDS = 5.0
-"""Between two tries to settle what the last process left; no event is judged before that."""
+LEFT_SECONDS = 5.0
+"""Between two looks whether what was still being sent is sent, and its run can be ended."""
 
 FOREIGN_SECONDS = 90
 """An adapter not seen for this long is gone, as the server counts it."""
@@ -56,21 +59,36 @@ class Recovery:
         self._handler = handler
         self._agent_id = agent_id
         self._adapter_id = adapter_id
+        self._left: set[UUID] = set()  # events whose runs still sent what they owed when it was their turn
 
     async def run(self, recovered: asyncio.Event) -> None:
-        """Do all steps until they have succeeded, set the event, and look for lost runs once more later.
+        """Do all steps, set the event, and look again later at what could not be decided then.
 
-        Whatever breaks is tried again: an adapter that hears nothing any more must not look alive.
+        Whatever breaks is tried again: an adapter that hears nothing any more must not look alive, and a
+        run that nobody ends keeps its thread busy.
         """
-        while not recovered.is_set():
-            try:
-                await self.recover()
-                recovered.set()
-            except Exception as error:  # noqa: BLE001  # see above
-                _log.error("what the last process left cannot be settled yet: %s", describe(error))
-                await self._services.clock.sleep(PAUSE_SECONDS)
+        await self._insist(self.recover)
+        recovered.set()
+        await asyncio.gather(self._finish_left(), self._look_again())
+
+    async def _finish_left(self) -> None:
+        while self._left:
+            await self._services.clock.sleep(LEFT_SECONDS)
+            await self._insist(self.recover_left)
+
+    async def _look_again(self) -> None:
         await self._services.clock.sleep(FOREIGN_PAUSE_SECONDS)
-        await self.end_lost_runs()
+        await self._insist(self.end_lost_runs)
+
+    async def _insist(self, step: Callable[[], Awaitable[None]]) -> None:
+        clock = self._services.clock
+        backoff = Backoff(BASE_SECONDS, CAP_SECONDS, clock.uniform)
+        while True:
+            try:
+                return await step()
+            except Exception as error:  # noqa: BLE001  # see `run`
+                _log.error("what the last process left cannot be settled yet: %s", describe(error))
+            await clock.sleep(backoff.next_delay())
 
     async def recover(self) -> None:
         """Do all steps, once."""
@@ -81,6 +99,18 @@ class Recovery:
         for entry in await self._services.store.open_entries():
             await self._recover_entry(entry, listed.get(entry.run_id) if entry.run_id else None)
         await self.end_lost_runs()
+
+    async def recover_left(self) -> None:
+        """Do for the runs that were still sending what is done for the others, once they have sent it."""
+        store = self._services.store
+        entries = [await store.entry(event_id) for event_id in self._left]
+        still = [one for one in entries if one is not None and one.state not in CLOSED_ENTRIES]
+        self._left = {one.event_id for one in still}
+        if not any(one.run_id is not None and not self._handler.knows(one.run_id) for one in still):
+            return
+        listed = await self._listed()
+        for entry in still:
+            await self._recover_entry(entry, listed.get(entry.run_id) if entry.run_id else None)
 
     async def end_lost_runs(self) -> None:
         """End every started run whose adapter is gone, and whose turn with it."""
@@ -128,8 +158,12 @@ class Recovery:
 
     async def _recover_entry(self, entry: InboxEntry, listed: ListedRun | None) -> None:
         store = self._services.store
-        if entry.run_id is None or self._handler.knows(entry.run_id):
+        if entry.run_id is None:
             return
+        if self._handler.knows(entry.run_id):
+            self._left.add(entry.event_id)
+            return
+        self._left.discard(entry.event_id)
         if listed is None:
             await self._close(entry)
         elif entry.state is EntryState.FINISHING:

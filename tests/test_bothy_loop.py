@@ -9,6 +9,7 @@ from uuid import UUID
 
 import pytest
 
+from bothy_hermes.backoff import BASE_SECONDS
 from bothy_hermes.bothy_http import Response
 from bothy_hermes.bothy_loop import AdapterLoop
 from bothy_hermes.errors import (
@@ -418,14 +419,36 @@ def test_no_event_is_judged_before_the_last_process_is_settled(tmp_path, monkeyp
         await life.until(lambda: tries)
         await settle()
         assert acks(link) == []
-        await life.fake.advance(5)
+        await life.fake.advance(BASE_SECONDS)
         assert (len(tries), acks(link)) == (2, [])
-        await life.fake.advance(5)
+        await life.fake.advance(2 * BASE_SECONDS)
         await life.until(lambda: acks(link) == [str(EVENT)])
 
     with caplog.at_level(logging.ERROR):
         living(tmp_path, steps, started=False)
     assert "the disk is full" in caplog.text
+    assert "xyzzy" not in caplog.text
+
+
+@pytest.mark.parametrize("event_id", [str(EVENT), "xyzzy"])
+def test_an_event_whose_judging_breaks_off_is_named(tmp_path, monkeypatch, caplog, event_id):
+    """By its ID where it has one, and by the kind of the error; nothing of either is shown."""
+
+    async def broken(*_args):
+        raise RuntimeError("plugh")
+
+    async def steps(life):
+        await life.until(life.heartbeats)
+        await life.until(life.adapter._recovered.is_set)
+        monkeypatch.setattr(life.adapter._admission, "take", broken)
+        life.adapter.on_delivery(FakeDelivery(event_value(id=event_id)))
+        await life.until(lambda: "broke off" in caplog.text)
+
+    with caplog.at_level(logging.ERROR):
+        living(tmp_path, steps, greeted())
+    named = event_id if event_id != "xyzzy" else "without an ID"
+    assert f"event {named}: its judging broke off: RuntimeError" in caplog.text
+    assert "plugh" not in caplog.text
     assert "xyzzy" not in caplog.text
 
 

@@ -1,12 +1,15 @@
 """What a process does with what the one before it left behind."""
 
 import asyncio
+import contextlib
 import dataclasses
 from datetime import timedelta
 from uuid import UUID
 
 import pytest
 
+from bothy_hermes import recovery
+from bothy_hermes.backoff import BASE_SECONDS
 from bothy_hermes.errors import StateError
 from bothy_hermes.handler import Handler
 from bothy_hermes.recovery import LOST, Recovery
@@ -15,7 +18,7 @@ from bothy_hermes.store import EntryState, InboxEntry, OpenCard
 from bothy_hermes.wire import CreateMessage, FinishRun, Metrics
 from bothy_hermes.wire_words import RunState
 from tests.fakes.edge_kit import AGENT, PERSON, RUN, THREAD
-from tests.fakes.flow_kit import ADAPTER, EVENT, listed_run, refusal, with_rooms
+from tests.fakes.flow_kit import ADAPTER, EVENT, PATIENCE, listed_run, refusal, with_rooms
 
 OTHER = UUID("0192f4a0-7b1c-7000-8000-0000000000f9")
 CLICK = UUID("0192f4a0-7b1c-7000-8000-0000000000fa")
@@ -300,3 +303,95 @@ def test_the_person_of_a_run_is_taken_from_the_server(tmp_path):
     """After a restart nothing of the invocation is on disk: the list tells it again."""
     made = recovering(tmp_path, EntryState.ACCEPTED, listed_run())
     assert made.runtime.turns[0].user_id == PERSON
+
+
+# Later looks --------------------------------------------------------------------------------------
+
+
+@contextlib.asynccontextmanager
+async def recovered(made):
+    """Recovery at its work, from the moment from which events are judged; at the end all of it is done."""
+    made.handler = Handler(made.services)
+    work = Recovery(made.services, made.handler, agent_id=AGENT, adapter_id=ADAPTER)
+    over = asyncio.Event()
+    task = asyncio.create_task(work.run(over))
+    await asyncio.wait_for(over.wait(), PATIENCE)
+    yield task
+    await asyncio.wait_for(task, PATIENCE)
+    assert await made.handler.settle(PATIENCE)
+
+
+async def passing(made, condition):
+    """Let time pass in small steps until something is so; the disk works meanwhile."""
+    while not condition():
+        await made.fake.advance(BASE_SECONDS)
+        await asyncio.sleep(0.002)
+
+
+def test_the_second_look_at_other_adapters_is_repeated_until_it_succeeds(tmp_path):
+    """A moment of trouble at the server does not leave a lost run to its ten minutes."""
+
+    async def steps(made):
+        made.api.runs[RUN] = RunState.RUNNING
+        made.api.listed = [listed_run({"state": "running"}, adapter_id=OTHER)]
+        async with recovered(made) as task:
+            made.api.on["list_runs"] = [refusal(400, None), refusal(400, None)]
+            await made.fake.advance(recovery.FOREIGN_PAUSE_SECONDS)
+            assert end_of(made) is None
+            await passing(made, task.done)
+        assert made.api.on["list_runs"] == []
+        assert end_of(made) == RESTARTED
+
+    with_rooms(tmp_path, steps)
+
+
+def test_what_failed_at_first_is_tried_again_before_any_event_is_judged(tmp_path):
+    """The first steps have the same patience."""
+
+    async def steps(made):
+        made.api.listed = [listed_run()]
+        await made.entry(EntryState.ACCEPTED)
+        made.api.on["list_runs"] = [refusal(400, None), refusal(400, None)]
+        ticking = asyncio.create_task(passing(made, lambda: False))
+        async with recovered(made):
+            assert made.api.on["list_runs"] == []
+        ticking.cancel()
+        assert await made.state_of() is EntryState.DONE
+
+    with_rooms(tmp_path, steps)
+
+
+@pytest.mark.parametrize(
+    ("state", "end"), [(EntryState.STARTING, RESTARTED), (EntryState.FINISHING, ("failed", "not_allowed"))]
+)
+def test_a_run_that_was_still_sending_ends_when_it_has_sent_all(tmp_path, monkeypatch, state, end):
+    """The server takes longer for what is owed than events can wait: the run's turn comes later."""
+    monkeypatch.setattr(recovery, "OUTBOX_SECONDS", 0.02)
+
+    async def steps(made):
+        taken = asyncio.Event()
+
+        async def slowly(*_args):
+            await taken.wait()
+
+        await made.entry(state)
+        await made.store.record(message_call(RUN, message("the answer")))
+        if state is EntryState.FINISHING:
+            await made.store.record(refused())
+        made.api.runs[RUN] = RunState.RUNNING
+        made.api.listed = [running()]
+        made.api.on["create_message"] = slowly
+        async with recovered(made) as task:
+            await made.fake.advance(recovery.LEFT_SECONDS)
+            assert (await made.state_of(), end_of(made)) == (state, None)
+            taken.set()
+            await made.until(lambda: not made.handler.knows(RUN))
+            made.api.listed = [running()] if end_of(made) is None else []
+            await passing(made, lambda: end_of(made) == end)
+            assert made.fake.elapsed < recovery.FOREIGN_PAUSE_SECONDS
+            made.api.listed = []
+            await passing(made, task.done)
+        assert await made.state_of() is EntryState.DONE
+        assert len(made.api.named("finish_run")) == 1
+
+    with_rooms(tmp_path, steps)

@@ -13,6 +13,7 @@ from unittest import mock
 from uuid import UUID, uuid4
 
 from bothy_hermes import store_file
+from bothy_hermes.bothy_gateway import Delivery
 from bothy_hermes.codec import dump, parse
 from bothy_hermes.errors import ProblemAnswer, RunEnded, VersionConflict
 from bothy_hermes.json_patch import apply_patch
@@ -97,11 +98,13 @@ def event_value(kind="agent.invocation", payload=None, token=None, **changes):
     return found | changes
 
 
-class FakeDelivery:
+class FakeDelivery(Delivery):
     """A delivery that remembers its acks."""
 
+    __slots__ = ("acked",)
+
     def __init__(self, event):
-        self.event = event
+        super().__init__(event, None)
         self.acked = []
 
     async def ack(self, event_id):
