@@ -41,7 +41,7 @@ def second(closed_world, tmp_path_factory):
     server = LocalServer.start(
         tmp_path_factory.mktemp("second"),
         clock=system_clock(),
-        options=ServerOptions(heartbeat_interval_ms=1000, billing_mode="personal"),
+        options=ServerOptions(heartbeat_interval_ms=1000, billing_mode="personal", dpop=closed_world.dpop),
     )
     home = closed_world.gateway.place.hermes_home
     profile = home / "profiles" / "work"
