@@ -5,8 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from bothy_hermes import local_model_script
 from bothy_hermes.errors import StartFailed
 from bothy_hermes.gateway_process import find_hermes
+from bothy_hermes.local_model_words import Call, Word, _with_calls
 from tests.live.kit import LiveWorld, coverage_environment
 
 HERE = Path(__file__).parent
@@ -60,3 +62,14 @@ def world(closed_world):
     closed_world.open()
     closed_world.start()
     return closed_world
+
+
+@pytest.fixture
+def script(monkeypatch):
+    """Have a word of the scripted model call a tool once."""
+
+    def add(name, tool, **arguments):
+        word = Word(name, "", _with_calls(Call(tool, arguments)))
+        monkeypatch.setitem(local_model_script._BY_NAME, name, word)
+
+    return add

@@ -1,6 +1,7 @@
 """What the real Hermes asks people, and what their answers do."""
 
 import pytest
+import yaml
 
 from bothy_hermes.install_plan import Entry
 from bothy_hermes.local_rules import Refused
@@ -84,6 +85,40 @@ def test_who_may_not_approve_uses_nothing_up(talk):
             talk.press(card, label, who=1)
     assert talk.press(card, "Allow once")[0] == "acknowledged"
     assert talk.ended(run_id).state == "completed"
+
+
+OPEN_UP = "mkdir -p opened && chmod -R 777 ./opened && echo opened up"
+"""A command of another kind than the script's own: what is allowed for good here, is asked for there."""
+
+
+def test_the_owner_allows_a_command_for_good_and_nobody_is_asked_again(talk, world, script):
+    """Hermes keeps it in its own list. A member who may approve is not offered it: once is theirs."""
+    script("open", "terminal", command=OPEN_UP)
+    instance = talk.instance
+    cleo = instance.add_person("Cleo", "member", approve_actions=True)
+    talk.people.append(cleo.id)
+    run_id = talk.say("open", who=2)
+    (card,) = talk.cards(run_id)
+    with pytest.raises(Refused):
+        talk.press(card, "Always allow", who=2)
+    assert talk.press(card, "Allow once", who=2)[0] == "acknowledged"
+    assert talk.ended(run_id).state == "completed"
+    assert allowed_for_good(world) == []
+    run_id = talk.say("open", who=2)
+    (card,) = talk.cards(run_id)
+    assert talk.press(card, "Always allow") == ("acknowledged", "Always allow")
+    assert talk.ended(run_id).state == "completed"
+    assert len(allowed_for_good(world)) == 1
+    run_id = talk.say("open", who=2)
+    assert talk.ended(run_id).state == "completed"
+    assert talk.texts(run_id) == ["The tool said: opened up"]
+    assert [one for one in talk.messages(run_id) if one.kind == "card"] == []
+
+
+def allowed_for_good(world):
+    """The kinds of commands that Hermes asks nobody about any more."""
+    config = yaml.safe_load((world.gateway.place.hermes_home / "config.yaml").read_text("utf-8"))
+    return config.get("command_allowlist") or []
 
 
 def test_two_commands_at_once_are_answered_crosswise(talk):

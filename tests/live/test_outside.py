@@ -5,10 +5,8 @@ import subprocess
 
 import pytest
 
-from bothy_hermes import local_model_script
 from bothy_hermes.gateway_process import find_hermes
 from bothy_hermes.hermes_threads import REFUSED
-from bothy_hermes.local_model_words import Call, Word, _with_calls
 from tests.live.talk import Talk
 
 WORDS = "the schedule speaks"
@@ -80,17 +78,6 @@ def after(scheduled, last):
     """Wait until the job ran once more; returns what Hermes says about it."""
     scheduled[0].until(lambda: job_of(scheduled)["last_run_at"] not in (None, last))
     return job_of(scheduled)
-
-
-@pytest.fixture
-def script(monkeypatch):
-    """Have a word of the scripted model call a tool once."""
-
-    def add(name, tool, **arguments):
-        word = Word(name, "", _with_calls(Call(tool, arguments)))
-        monkeypatch.setitem(local_model_script._BY_NAME, name, word)
-
-    return add
 
 
 def tool_results(world, word):
