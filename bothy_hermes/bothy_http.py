@@ -81,11 +81,6 @@ class HttpTransport(Transport):
         self._under_way: set[Exchange] = set()
         self._closed = False
 
-    @property
-    def idle_connections(self) -> int:
-        """How many connections are kept for the next request."""
-        return self._pool.idle
-
     async def send(self, request: Request, *, timeout: float) -> Response:
         """Send one request and read its whole answer, see `Transport`."""
         exchange = Exchange(request, self._base + request.target, self._pool, timeout)

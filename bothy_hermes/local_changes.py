@@ -6,10 +6,9 @@ a slow reader costs no memory and never shows an older state after a newer one.
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Literal
 from uuid import UUID
@@ -80,23 +79,3 @@ class ChangeLog:
                     self._listeners.remove(listener)
 
         return forget
-
-    async def follow(self, since: int) -> AsyncIterator[Change]:
-        """Yield what comes after a sequence number, in the running loop, until it is not known any more."""
-        loop = asyncio.get_running_loop()
-        news = asyncio.Event()
-        forget = self.listen(lambda: _wake(loop, news))
-        try:
-            while (changes := self.since(since)) is not None:
-                for change in changes:
-                    since = change.sequence
-                    yield change
-                await news.wait()
-                news.clear()
-        finally:
-            forget()
-
-
-def _wake(loop: asyncio.AbstractEventLoop, news: asyncio.Event) -> None:
-    if not loop.is_closed():
-        loop.call_soon_threadsafe(news.set)

@@ -14,40 +14,18 @@ import signal
 import sys
 import tempfile
 import threading
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from .errors import BothyError, ConfigError
+from .errors import ConfigError
 from .local_options import ServerOptions
 from .local_port import LocalServer
 from .wire_words import BillingMode, ToolClass
-
-EXIT_REFUSED = 2
-"""Exit status when the server could not be started."""
 
 REMOTE_SENTENCE = (
     "This server speaks plain HTTP and listens beyond this machine: put a proxy with TLS in front of it, "
     "name its address with --public-url, or everyone on the way reads along.\n"
 )
-
-
-def run_local_server(argv: Sequence[str]) -> int:
-    """Run the command.
-
-    Args:
-        argv: The words after the command's name.
-
-    Returns:
-        The exit status: 0 when it was told to stop, 2 with one sentence when it could not start.
-    """
-    parser = argparse.ArgumentParser(prog="bothy_hermes local-server")
-    add_arguments(parser)
-    try:
-        return serve(parser.parse_args(argv))
-    except BothyError as error:
-        sys.stderr.write(f"bothy_hermes: {error}\n")
-        return EXIT_REFUSED
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -270,10 +270,6 @@ class Store:
         """The claim of a callback: which step was reached."""
         return await self._run(card_rows.claim_of, callback_id)
 
-    async def open_claims(self) -> list[Claim]:
-        """Claims whose last step was not reached, oldest first."""
-        return await self._run(card_rows.open_claims)
-
     async def card(self, card_id: str) -> OpenCard | None:
         """The open card with this `client_msg_id`."""
         return await self._run(card_rows.card_of, card_id)
@@ -287,10 +283,6 @@ class Store:
         return await self._run(card_rows.cards, run_id)
 
     # Sessions
-
-    async def put_session(self, session: ThreadSession) -> None:
-        """Remember the Hermes session of a thread."""
-        await self.record(session)
 
     async def get_session(self, thread_id: UUID) -> ThreadSession | None:
         """The Hermes session of a thread."""

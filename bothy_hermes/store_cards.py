@@ -1,7 +1,7 @@
 """The statements about cards: which are open, and who answers them.
 
-Layer: edges. A card is claimed once, unless the claim was released; how far a claim came is a state that
-moves by its table. Works inside a transaction that somebody else opens and commits.
+Layer: edges. A card is claimed once; how far a claim came is a state that moves by its table. Works inside
+a transaction that somebody else opens and commits.
 """
 
 from __future__ import annotations
@@ -29,8 +29,7 @@ def claim(connection: sqlite3.Connection, wanted: Claim, moment: str) -> Claimed
         return Claimed.KNOWN
     if not connection.execute("SELECT 1 FROM cards WHERE card_id = ?", (wanted.card_id,)).fetchone():
         return Claimed.GONE
-    holder = "SELECT 1 FROM claims WHERE card_id = ? AND state <> ?"
-    if connection.execute(holder, (wanted.card_id, ClaimState.RELEASED)).fetchone():
+    if connection.execute("SELECT 1 FROM claims WHERE card_id = ?", (wanted.card_id,)).fetchone():
         return Claimed.TAKEN
     connection.execute(
         "INSERT INTO claims (callback_id, card_id, run_id, state, changed_at) VALUES (?, ?, ?, ?, ?)",
@@ -42,15 +41,6 @@ def claim(connection: sqlite3.Connection, wanted: Claim, moment: str) -> Claimed
 def claim_of(connection: sqlite3.Connection, callback_id: UUID) -> Claim | None:
     """The claim of an interaction or a follow-up."""
     return read_one(connection, f"{_CLAIM} WHERE callback_id = ?", (str(callback_id),), _claim)
-
-
-def open_claims(connection: sqlite3.Connection) -> list[Claim]:
-    """Claims whose last step was not reached."""
-    rows = connection.execute(
-        f"{_CLAIM} WHERE state IN (?, ?) ORDER BY changed_at, callback_id",
-        (ClaimState.CLAIMED, ClaimState.RESOLVED),
-    )
-    return [_claim(row) for row in rows]
 
 
 def move_claim(connection: sqlite3.Connection, move: ClaimMove, moment: str) -> None:

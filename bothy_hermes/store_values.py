@@ -126,24 +126,21 @@ class ClaimState(StrEnum):
     """Hermes has taken it."""
     ANSWERED = "answered"
     """The server has the adapter's answer; the card is used up."""
-    RELEASED = "released"
-    """The answer did not reach Hermes and the card is usable again."""
 
 
 CLAIM_MOVES: Mapping[ClaimState, frozenset[ClaimState]] = {
-    ClaimState.CLAIMED: frozenset({ClaimState.RESOLVED, ClaimState.ANSWERED, ClaimState.RELEASED}),
+    ClaimState.CLAIMED: frozenset({ClaimState.RESOLVED, ClaimState.ANSWERED}),
     ClaimState.RESOLVED: frozenset({ClaimState.ANSWERED}),
     ClaimState.ANSWERED: frozenset(),
-    ClaimState.RELEASED: frozenset(),
 }
-"""Every legal move of a claim: what Hermes has taken is never released."""
+"""Every legal move of a claim: what one callback has taken no other ever gets."""
 
 
 class Claimed(StrEnum):
     """What became of the wish to answer a card."""
 
     NEW = "new"
-    """The card is claimed by this callback, and by no other ever again unless it is released."""
+    """The card is claimed by this callback, and by no other ever again."""
     KNOWN = "known"
     """This callback has been here; its claim says how far it came."""
     TAKEN = "taken"

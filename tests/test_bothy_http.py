@@ -90,7 +90,7 @@ def test_requests_run_side_by_side():
         async with transport_to(peer.url, workers=4) as transport:
             answers = await asyncio.gather(*(transport.send(request("/g"), timeout=2) for _ in range(4)))
             assert [one.status for one in answers] == [200] * 4
-            assert transport.idle_connections == 4
+            assert transport._pool.idle == 4
 
     with HttpPeer() as peer:
         peer.routes["/g"] = route
@@ -105,7 +105,7 @@ def test_the_deadline_is_total():
             begin = time.monotonic()
             assert await fails(transport.send(request(), timeout=0.15)) == ("timeout", True)
             assert time.monotonic() - begin < 0.15 + SOON
-            assert transport.idle_connections == 0
+            assert transport._pool.idle == 0
 
     with HttpPeer() as peer:
         peer.routes["/"] = trickle
@@ -239,7 +239,7 @@ def test_closing_gives_up_what_is_under_way():
         assert (await fails(waiting))[0] == "closed"
         assert await fails(transport.send(request(), timeout=1)) == ("closed", False)
         assert time.monotonic() - begin < SOON
-        assert transport.idle_connections == 0
+        assert transport._pool.idle == 0
         assert "/waiting" not in peer.targets()
 
     with HttpPeer() as peer:
@@ -254,7 +254,7 @@ def test_an_error_of_another_kind_reaches_the_caller():
         async with transport_to(peer.url) as transport:
             with pytest.raises(ValueError, match="Invalid header"):
                 await transport.send(request(headers={"X": "a\r\nb"}), timeout=2)
-            assert transport.idle_connections == 0
+            assert transport._pool.idle == 0
             assert (await transport.send(request(), timeout=2)).status == 200
 
     with HttpPeer() as peer:
@@ -301,10 +301,10 @@ def test_cancelling_at_any_moment_leaks_nothing():
             for base in range(0, 200, 20):
                 await asyncio.gather(*(one(transport, number) for number in range(base, base + 20)))
             for _ in range(200):
-                if peer.open == transport.idle_connections:
+                if peer.open == transport._pool.idle:
                     break
                 await asyncio.sleep(0.01)
-            assert peer.open == transport.idle_connections <= 4
+            assert peer.open == transport._pool.idle <= 4
             for number in range(8):
                 assert (await transport.send(request(f"/{number}"), timeout=2)).body == f"/{number}".encode()
 

@@ -1,6 +1,5 @@
 """What changed, in order, for everyone who watches."""
 
-import asyncio
 import threading
 from uuid import UUID
 
@@ -43,34 +42,12 @@ def test_listeners_hear_of_every_commit_until_they_end():
     assert heard == [1, 1]
 
 
-def test_following_in_a_loop_hears_other_threads():
-    """Changes that another thread commits come in order, the ones before as well."""
-
-    async def scenario():
-        log = ChangeLog(1)
-        log.add([("run", A)])
-        found = []
-
-        async def reader():
-            async for change in log.follow(0):
-                found.append(change.sequence)
-                if len(found) == 3:
-                    return
-
-        task = asyncio.create_task(reader())
-        await asyncio.sleep(0)
-        thread = threading.Thread(target=lambda: log.add([("run", B), ("run", A)]))
-        thread.start()
-        await asyncio.wait_for(task, 5)
-        thread.join()
-        return found
-
-    assert asyncio.run(scenario()) == [1, 2, 3]
-
-
-def test_following_ends_when_the_place_is_lost():
-    async def scenario():
-        log = ChangeLog(10)
-        return [change async for change in log.follow(3)]
-
-    assert asyncio.run(scenario()) == []
+def test_a_listener_is_told_in_the_thread_that_committed():
+    """Whoever listens from a loop is woken across threads, and then asks what is new."""
+    log, heard = ChangeLog(1), []
+    log.listen(lambda: heard.append(threading.current_thread()))
+    thread = threading.Thread(target=lambda: log.add([("run", B), ("run", A)]))
+    thread.start()
+    thread.join()
+    assert heard == [thread]
+    assert [change.sequence for change in log.since(0)] == [1, 2]

@@ -9,17 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from bothy_hermes.local_server import is_loopback, run_local_server
+from bothy_hermes.__main__ import main
+from bothy_hermes.local_server import is_loopback
 
 ROOT = Path(__file__).parents[1]
 
 
 def start(*options):
-    code = (
-        "import sys; from bothy_hermes.local_server import run_local_server as r; sys.exit(r(sys.argv[1:]))"
-    )
     return subprocess.Popen(
-        [sys.executable, "-c", code, *options],
+        [sys.executable, "-m", "bothy_hermes", "local-server", *options],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -71,7 +69,7 @@ def test_a_public_address_with_consent_says_what_that_means(tmp_path):
     ],
 )
 def test_a_public_address_needs_consent(tmp_path, capsys, options, sentence):
-    assert run_local_server(["--state", str(tmp_path / "state"), *options]) == 2
+    assert main(["local-server", "--state", str(tmp_path / "state"), *options]) == 2
     assert sentence in capsys.readouterr().err
     assert not (tmp_path / "state").exists()
 
@@ -122,5 +120,5 @@ def test_a_key_cannot_be_wished_for_afterwards(tmp_path, capsys):
     process.stdout.readline()
     process.terminate()
     process.communicate(timeout=20)
-    assert run_local_server(["--state", state, "--dpop"]) == 2
+    assert main(["local-server", "--state", state, "--dpop"]) == 2
     assert "--dpop: is for a new state" in capsys.readouterr().err

@@ -39,7 +39,7 @@ def session(  # the server's wish, in its own words
         if before is not None:
             before(made)
         if remembered is not None:
-            await made.store.put_session(ThreadSession(THREAD, remembered))
+            await made.store.record(ThreadSession(THREAD, remembered))
         asked = invocation(
             {"kind": kind}, session_mode=mode, agent_session={"external_session_ref": wanted, "version": 3}
         )

@@ -342,8 +342,8 @@ def test_what_is_put_again_replaces_what_was_there(tmp_path):
     session = ThreadSession(THREAD, "s2", "s1")
 
     async def write(store):
-        await store.put_session(ThreadSession(THREAD, "s1"))
-        await store.put_session(session)
+        await store.record(ThreadSession(THREAD, "s1"))
+        await store.record(session)
 
     async def read(store):
         return await store.get_session(THREAD), await store.get_session(RUN)
@@ -413,7 +413,7 @@ def test_a_threads_session_is_remembered_for_a_year(tmp_path, days, remembered):
     """A person who comes back after months finds the conversation."""
 
     async def use(store):
-        await store.put_session(ThreadSession(THREAD, "s"))
+        await store.record(ThreadSession(THREAD, "s"))
         await store.prune(START + timedelta(days=days))
         return await store.get_session(THREAD) is not None
 

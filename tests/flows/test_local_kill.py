@@ -26,9 +26,8 @@ class Child:
     """The server in a process of its own."""
 
     def __init__(self, state):
-        code = "import sys; from bothy_hermes.local_server import run_local_server as r; r(sys.argv[1:])"
         self.process = subprocess.Popen(
-            [sys.executable, "-c", code, "--state", str(state), "--json"],
+            [sys.executable, "-m", "bothy_hermes", "local-server", "--state", str(state), "--json"],
             stdout=subprocess.PIPE,
             text=True,
             env={**os.environ, "PYTHONPATH": str(ROOT)},

@@ -82,11 +82,8 @@ async def fifty(ready, token):
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="memory is read from /proc")
 def test_fifty_gateways_on_one_server(tmp_path):
     """Each has room for one run and gets exactly one; the process stays below 200 MB."""
-    code = (
-        "import sys; from bothy_hermes.local_server import run_local_server as r; sys.exit(r(sys.argv[1:]))"
-    )
     with subprocess.Popen(
-        [sys.executable, "-c", code, "--state", str(tmp_path), "--json"],
+        [sys.executable, "-m", "bothy_hermes", "local-server", "--state", str(tmp_path), "--json"],
         stdout=subprocess.PIPE,
         text=True,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
