@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from . import hermes_versions
 from .runtime import BusyMode
 
 _DEFAULT_CURSOR = " \u2589"
@@ -18,17 +19,15 @@ _DEFAULT_CURSOR = " \u2589"
 
 def load_toolsets(platform_key: str) -> frozenset[str]:
     """Ask Hermes which toolsets and MCP servers a turn of the platform can use."""
-    from hermes_cli.config import load_config
     from hermes_cli.tools_config import _get_platform_tools
 
-    return frozenset(_get_platform_tools(load_config(), platform_key, include_default_mcp_servers=True))
+    config = hermes_versions.read_config()
+    return frozenset(_get_platform_tools(config, platform_key, include_default_mcp_servers=True))
 
 
 def stream_cursor() -> str:
     """Return what Hermes puts behind an unfinished text."""
-    from hermes_cli.config import load_config
-
-    streaming = load_config().get("streaming")
+    streaming = hermes_versions.read_config().get("streaming")
     cursor = streaming.get("cursor", _DEFAULT_CURSOR) if isinstance(streaming, Mapping) else _DEFAULT_CURSOR
     return cursor if isinstance(cursor, str) else _DEFAULT_CURSOR
 

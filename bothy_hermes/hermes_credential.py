@@ -80,15 +80,13 @@ def resolve_credential() -> Finding:
     Raises:
         Exception: Whatever Hermes raises; the caller takes it for unknown.
     """
-    from hermes_cli.config import load_config
-
     try:
         main = _kind_of_main()
     except _Mixed as mixed:
         return Finding(UNKNOWN_CREDENTIAL, str(mixed))
     if determine(main).mode is None:
         return Finding(UNKNOWN_CREDENTIAL)
-    for route in other_routes(load_config()):
+    for route in other_routes(hermes_versions.read_config()):
         problem = _difference(main, route)
         if problem is not None:
             return Finding(UNKNOWN_CREDENTIAL, f"{route.key}: {problem}")
@@ -124,12 +122,11 @@ def credential_of(payee: Payee) -> ResolvedCredential:
         Exception: Whatever Hermes raises, and what makes the kind ambiguous; the caller takes it for
             unknown.
     """
-    from hermes_cli.config import load_config
-
     if not payee.provider or payee.api_mode in OWN_LOGIN_MODES:
         return UNKNOWN_CREDENTIAL
     provider = hermes_versions.canonical_provider(payee.provider)
-    named = [one for one in other_routes(load_config()) if _leads_to(one, provider, payee)]
+    routes = other_routes(hermes_versions.read_config())
+    named = [one for one in routes if _leads_to(one, provider, payee)]
     kinds = {_kind_of(payee.provider, route) for route in named or [_plain_route(payee)]}
     modes = {determine(kind).mode for kind in kinds}
     return kinds.pop() if len(modes) == 1 else UNKNOWN_CREDENTIAL

@@ -40,6 +40,16 @@ def hermes_version() -> str | None:
     return version if isinstance(version, str) else None
 
 
+def read_config() -> Mapping[str, Any]:
+    """Return Hermes' configuration as it is now, only to be read: Hermes copies it for those who write.
+
+    A copy takes longer than everything else that is asked of a configuration.
+    """
+    places = ("hermes_cli.config", "load_config_readonly"), ("hermes_cli.config", "load_config")
+    config: Mapping[str, Any] = _attribute(*places)()
+    return config
+
+
 def event_classes() -> tuple[Any, Any]:
     """Return Hermes' `MessageEvent` and `MessageType`; 0.21 moved them out of the base module."""
     new, old = "gateway.platforms.event", "gateway.platforms.base"
@@ -105,6 +115,14 @@ def hook_seconds() -> float | None:
     timeout = _attribute(("hermes_cli.plugins", "_resolve_hook_callback_timeout"))
     seconds = float(timeout()) if timeout is not None else 0.0
     return seconds if seconds > 0 else None
+
+
+def channel_override(config: Any, source: Any) -> Any | None:
+    """Return what the configuration sets for a source's channel alone, None when it sets nothing."""
+    find = _attribute(("gateway.run", "_get_channel_override"))
+    if find is None or config is None:
+        return None
+    return find(config, source.platform, str(source.chat_id), thread_id=str(source.thread_id))
 
 
 def is_oauth_token(key: str) -> bool:

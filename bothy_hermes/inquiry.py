@@ -7,6 +7,7 @@ is done about it is `admission`'s part.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -50,7 +51,8 @@ class Inquiry:
         event: The envelope, None when it is malformed.
         payload: The payload, None until it was read.
         claims: What the token proves, None until it was verified.
-        proof: What Hermes would do now, asked once for the event.
+        asked: The question what Hermes would do now, asked once for the event.
+        proof: Its answer, None until it is needed.
         taken: Whether it is remembered as decided.
     """
 
@@ -61,6 +63,7 @@ class Inquiry:
     event: Event | None = None
     payload: EventPayload | None = None
     claims: RunClaims | None = None
+    asked: asyncio.Task[Proof] | None = None
     proof: Proof | None = None
     taken: bool = False
 
@@ -143,6 +146,7 @@ class Inquirer:
 
     async def _ask_allow_list(self, inquiry: Inquiry) -> Answer:
         assert inquiry.claims is not None
+        inquiry.asked = self._services.prover.asked()  # answered while the server is
         known = self._allow_list
         try:
             fresh = await self._services.api.get_allow_list(
@@ -166,7 +170,7 @@ class Inquirer:
 
     async def _ask_billing_mode(self, inquiry: Inquiry) -> Answer:
         assert inquiry.claims is not None
-        inquiry.proof = await self._services.prover.now()
+        inquiry.proof = await asyncio.shield(inquiry.asked or self._services.prover.asked())
         return Answer.PASS if inquiry.proof.spends(inquiry.claims.billing_mode) else Answer.DIFFERS
 
     async def _ask_tool_class(self, inquiry: Inquiry) -> Answer:

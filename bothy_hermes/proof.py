@@ -72,12 +72,16 @@ class Prover:
 
     async def now(self) -> Proof:
         """Return what is true now; joins a question that is already under way."""
+        return await asyncio.shield(self.asked())
+
+    def asked(self) -> asyncio.Task[Proof]:
+        """Ask, and return the answer's task, which others may share: shield it from a cancellation."""
         if self._asking is None:
             self._asking = asyncio.create_task(self._ask(), name="bothy-proof")
-            self._asking.add_done_callback(self._asked)
-        return await asyncio.shield(self._asking)
+            self._asking.add_done_callback(self._answered)
+        return self._asking
 
-    def _asked(self, _task: asyncio.Task[Proof]) -> None:
+    def _answered(self, _task: asyncio.Task[Proof]) -> None:
         self._asking = None
 
     async def _ask(self) -> Proof:

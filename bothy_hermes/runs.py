@@ -17,6 +17,7 @@ from uuid import UUID
 from .defaults import LOGGER_NAME
 from .errors import BothyError, ProblemAnswer, RunEnded, describe
 from .live_box import LiveBox
+from .proof import Proof
 from .run_calls import finish_call, message_call, response_call
 from .run_cards import NOT_WAITING, RunCards, failed
 from .run_context import Prepared
@@ -39,6 +40,9 @@ from .wire_words import Outcome, ProblemCode, Reason, RunState, SessionMode
 T = TypeVar("T")
 
 _log = logging.getLogger(LOGGER_NAME)
+
+FRESH_SECONDS = 1.0
+"""How old the evidence of a start may be: when its context takes longer, it is asked for again."""
 
 INTERRUPT_TRIES = 10
 """How often a turn is interrupted that does not end; each try waits `INTERRUPT_SECONDS`."""
@@ -174,8 +178,8 @@ class RunWork(OutboxEvents):
 
     async def _until_end(self, group: asyncio.TaskGroup) -> End:
         try:
-            prepared = await self._unless_decided(self._prepare())
-            started, spends = await self._unless_decided(self._start())
+            prepared, proof = await self._unless_decided(self._prepare())
+            started, spends = await self._unless_decided(self._start(proof))
             prepared = replace(prepared, turn=replace(prepared.turn, spends=spends))
             return await self._turn(prepared, started, group)
         except RunOver as ended:
@@ -188,19 +192,34 @@ class RunWork(OutboxEvents):
                 self._live.view.turn_ended(TurnEnd(TurnOutcome.FAILED, type(error).__name__))
             return End(Outcome.FAILED, Reason.ADAPTER_ERROR)
 
-    async def _prepare(self) -> Prepared:
+    async def _prepare(self) -> tuple[Prepared, Proof]:
+        """Read the context; meanwhile note that the run is to start, and ask what its turn would spend."""
         self._move(Stage.PREPARING)
         if self.invocation.session_mode not in list(SessionMode):
             raise RunOver(End(Outcome.FAILED, Reason.ADAPTER_ERROR))
-        return await self._services.context.read(self.invocation, self.token)
+        services = self._services
+        began = services.clock.monotonic()
+        proving = services.prover.asked()
+        noting = asyncio.ensure_future(self._note_start())
+        try:
+            prepared = await services.context.read(self.invocation, self.token)
+            await noting
+        finally:
+            noting.cancel()
+            await asyncio.gather(noting, return_exceptions=True)
+        proof = await asyncio.shield(proving)
+        if services.clock.monotonic() - began > FRESH_SECONDS:
+            proof = await services.prover.now()
+        return prepared, proof
 
-    async def _start(self) -> tuple[RunView, Spending | None]:
+    async def _note_start(self) -> None:
+        if self._entry.state is EntryState.ACCEPTED:
+            await self._services.store.move_entry(self._entry.event_id, EntryState.STARTING)
+
+    async def _start(self, proof: Proof) -> tuple[RunView, Spending | None]:
         """Start the run; returns with it what the evidence says that its turn spends."""
         self._stop_if_decided()
         self._move(Stage.STARTING)
-        if self._entry.state is EntryState.ACCEPTED:
-            await self._services.store.move_entry(self._entry.event_id, EntryState.STARTING)
-        proof = await self._services.prover.now()
         run = self.invocation.run
         reason = proof.refusal(run.billing_mode, run.tool_class)
         if reason is not None:

@@ -15,6 +15,21 @@ def old_events(state):
         state.modules[name].MessageEvent = OldMessageEvent
 
 
+class TestConfiguration:
+    """What Hermes' configuration says."""
+
+    def test_it_is_read_without_a_copy(self, monkeypatch):
+        """A copy of it takes longer than all that is asked of it."""
+        state = hermes.installed(monkeypatch)
+        state.config = {"model": {"default": "m"}}
+        assert versions.read_config() is state.config
+
+    def test_a_hermes_that_only_gives_copies_gives_one(self, monkeypatch):
+        state = hermes.installed(monkeypatch, without=("hermes_cli.config:load_config_readonly",))
+        state.config = {"model": {"default": "m"}}
+        assert versions.read_config() == state.config
+
+
 class TestEvents:
     """A person's text is never a command; the adapter's own always is."""
 

@@ -5,6 +5,7 @@ returns the state that they share: what was called, what they answer. Only what 
 here, with Hermes' own names and signatures.
 """
 
+import copy
 import contextvars
 import sys
 import threading
@@ -251,7 +252,12 @@ def _hermes_cli(state):
         return set(state.toolsets)
 
     _module(state, "hermes_cli", __version__="0.21.5.post2")
-    _module(state, "hermes_cli.config", load_config=lambda: state.config)
+    _module(
+        state,
+        "hermes_cli.config",
+        load_config=lambda: copy.deepcopy(state.config),
+        load_config_readonly=lambda: state.config,
+    )
     _module(
         state,
         "hermes_cli.runtime_provider",
