@@ -1,5 +1,6 @@
 """Requests and answers as values: what is read as HTTP and what is refused."""
 
+import time
 from datetime import UTC, datetime
 
 import pytest
@@ -79,6 +80,23 @@ def test_what_could_be_read_in_two_ways_is_refused(lines, status):
     with pytest.raises(BadRequest) as caught:
         read_head(data)
     assert caught.value.status == status
+
+
+def test_a_hostile_header_is_refused_in_the_time_of_a_good_one():
+    """A head full of blanks costs no more than its length: reading it holds up every other connection."""
+    head = b"GET / HTTP/1.1\r\nA:" + b" " * 8_000 + b"\x00\r\n\r\n"
+    began = time.process_time()
+    with pytest.raises(BadRequest):
+        read_head(head)
+    assert time.process_time() - began < 0.1
+
+
+@pytest.mark.parametrize(
+    ("line", "value"),
+    [("A:", ""), ("A: \t ", ""), ("A:b", "b"), ("A: \t b\tc \t", "b\tc"), ("A: \xff", "\xff")],
+)
+def test_the_blanks_around_a_headers_value_are_not_part_of_it(line, value):
+    assert read_head(f"GET / HTTP/1.1\r\n{line}\r\n\r\n".encode("latin-1")).headers == {"a": value}
 
 
 @given(st.binary(max_size=200))
