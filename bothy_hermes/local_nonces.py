@@ -58,7 +58,7 @@ class Nonces:
         now = self._clock.now()
         while self._seen and next(iter(self._seen.values())) < now:
             self._seen.popitem(last=False)
-        mark = hashlib.sha256(f"{proof.jkt}:{proof.jti}".encode()).digest()
+        mark = hashlib.sha256(f"{proof.jkt}:{proof.jti}".encode("utf-8", "surrogatepass")).digest()
         if mark in self._seen:
             return False
         self._seen[mark] = now + MAX_PROOF_AGE + MAX_PROOF_LEAD + timedelta(seconds=1)

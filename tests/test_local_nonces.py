@@ -20,6 +20,15 @@ def test_a_proof_counts_by_its_key_and_id():
     assert nonces.first_use(proof(clock, jti="2"))
 
 
+def test_an_id_of_lone_surrogates_is_an_id():
+    """JSON can hold them; such a proof is counted like any other and breaks nothing."""
+    clock = FakeClock()
+    nonces = Nonces(clock.clock)
+    assert nonces.first_use(proof(clock, "\ud800"))
+    assert not nonces.first_use(proof(clock, "\ud800"))
+    assert nonces.first_use(proof(clock, "\udfff"))
+
+
 def test_proofs_are_remembered_for_their_window_only():
     """60 s back and 30 s ahead; after that the window itself refuses them."""
     clock = FakeClock()
