@@ -30,7 +30,7 @@ def file_response(path: Path, size: int, media_type: str, wanted: str | None) ->
     headers = {"Content-Type": media_type, "Accept-Ranges": "bytes"}
     first, last, status = 0, size - 1, 200
     found = _RANGE.fullmatch(wanted or "")
-    if found is not None and found.groups() != ("", ""):
+    if found is not None and _is_range(*found.groups()):
         first, last = _bounds(found[1], found[2], size)
         if not 0 <= first <= last:
             return problem(416, headers={"Content-Range": f"bytes */{size}"})
@@ -39,6 +39,11 @@ def file_response(path: Path, size: int, media_type: str, wanted: str | None) ->
     length = last - first + 1
     headers["Content-Length"] = str(length)
     return Response(status, headers=headers, stream=_chunks(path, first, length))
+
+
+def _is_range(start: str, end: str) -> bool:
+    """Whether the two numbers make a range at all; one that ends before it begins is none."""
+    return bool(start or end) and not (start and end and int(end) < int(start))
 
 
 def _bounds(start: str, end: str, size: int) -> tuple[int, int]:
