@@ -85,6 +85,8 @@ def test_an_absurd_request_is_capped():
         ("Mon, 30 Nov 2026 25:61:00 GMT", None),
         ("Mon, 99 Nov 2026 12:00:00 GMT", None),
         ("Mon, 30 Nov 99999 12:00:00 GMT", None),
+        ("Fri, 31 Dec 9999 23:59:59 -2300", None),
+        ("Mon, 01 Jan 0001 00:00:00 +2300", 0.0),
     ],
 )
 def test_retry_after_is_read_in_both_forms(value, seconds):
