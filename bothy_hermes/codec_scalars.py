@@ -70,7 +70,8 @@ def format_time(moment: datetime) -> str:
     """
     if moment.tzinfo is None:
         raise ValueError("a time without a zone")
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    # Not strftime, which writes the years before 1000 with fewer digits.
+    return moment.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
 
 
 def parse_time(value: Any, path: str) -> datetime:
