@@ -59,9 +59,13 @@ from .wire_words import (
     Trust,
 )
 
+MAX_WHOLE_NUMBER = 2**53 - 1
+"""Up to here all readers of JSON agree about a number (RFC 8259, section 6), and a state file can hold it."""
+
 ConsumerName = Annotated[str, Text(1, 100, pattern=r"[A-Za-z0-9._-]+")]
-Count = Annotated[int, Range(0)]
-Version = Annotated[int, Range(0)]
+Count = Annotated[int, Range(0, MAX_WHOLE_NUMBER)]
+Version = Annotated[int, Range(0, MAX_WHOLE_NUMBER)]
+FromOne = Annotated[int, Range(1, MAX_WHOLE_NUMBER)]
 ClientMessageId = Annotated[str, Text(1, MAX_CLIENT_MSG_ID_CHARS)]
 Content = Annotated[str, Text(max_bytes=MAX_CONTENT_BYTES)]
 StatusLine = Annotated[str, Text(max_chars=MAX_STATUS_CHARS)]
@@ -146,7 +150,7 @@ class Step:
 class RunDocument:
     """The live box: what people watch while a run works. Version counts from 1."""
 
-    version: Annotated[int, Range(1)]
+    version: FromOne
     status_line: StatusLine | None = content(default=None)
     steps: Annotated[tuple[Step, ...], Size(0, MAX_STEPS)]
     last_text_excerpt: Annotated[str, Text(max_chars=MAX_EXCERPT_CHARS)] | None = content(default=None)
@@ -396,7 +400,7 @@ class TokenAnswer:
 class UpdateRun:
     """A JSON Patch of the run document and the version it was computed from."""
 
-    base_version: Annotated[int, Range(1)]
+    base_version: FromOne
     patch: Annotated[tuple[JsonObject, ...], Size(0, MAX_PATCH_OPERATIONS)] = content()
 
 
@@ -404,7 +408,7 @@ class UpdateRun:
 class DocumentVersion:
     """The run document's version after a patch."""
 
-    version: Annotated[int, Range(1)]
+    version: FromOne
 
 
 @wire_type()

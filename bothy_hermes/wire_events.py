@@ -13,7 +13,6 @@ from uuid import UUID
 
 from .codec import (
     JsonObject,
-    Range,
     Size,
     Text,
     content,
@@ -29,6 +28,7 @@ from .wire import (
     AgentSession,
     ConsumerName,
     Count,
+    FromOne,
     Release,
     Run,
     SessionModeText,
@@ -52,7 +52,7 @@ class Event:
     id: UUID
     type: str
     created_at: datetime
-    attempt: Annotated[int, Range(1)]
+    attempt: FromOne
     agent_id: UUID
     token: Secret | None = None
     payload: JsonObject = content()
@@ -176,7 +176,7 @@ class HelloSettings:
     """Limits that this server sets."""
 
     run_update_min_interval_ms: Count
-    max_content_bytes: Annotated[int, Range(1)]
+    max_content_bytes: FromOne
     costs_enabled: bool
 
 
@@ -186,9 +186,9 @@ class Hello:
 
     server_time: datetime
     protocol_version: int
-    ack_timeout_ms: Annotated[int, Range(1)]
-    heartbeat_interval_ms: Annotated[int, Range(1)]
-    max_in_flight: Annotated[int, Range(1)]
+    ack_timeout_ms: FromOne
+    heartbeat_interval_ms: FromOne
+    max_in_flight: FromOne
     settings: HelloSettings
 
 
@@ -201,7 +201,7 @@ class Identify:
     protocol_version: int
     adapter: Release
     runtime: Software
-    max_active_runs: Annotated[int, Range(1)]
+    max_active_runs: FromOne
 
 
 @wire_type()

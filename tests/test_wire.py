@@ -5,7 +5,7 @@ import uuid
 import pytest
 
 from bothy_hermes import wire, wire_events
-from bothy_hermes.codec import dump, is_closed, parse
+from bothy_hermes.codec import dump, is_closed, members, parse, split_annotation
 from bothy_hermes.errors import WireError
 from bothy_hermes.wire import AllowList, RunDocument
 from tests.fakes.wire_examples import AGENT_ID, EXAMPLES, PERSON_ID
@@ -253,6 +253,21 @@ def test_a_number_starts_where_the_page_starts_it(cls, name, least):
     """Versions of a document and attempts count from 1, parts and amounts from 0."""
     assert accepted(cls, {**EXAMPLES[cls](), name: least})
     assert not accepted(cls, {**EXAMPLES[cls](), name: least - 1})
+
+
+@pytest.mark.parametrize(
+    ("cls", "name"),
+    [
+        (cls, member.name)
+        for cls in EXAMPLES
+        for member in members(cls)
+        if split_annotation(member.annotation)[0] is int and member.name not in {"protocol_version", "code"}
+    ],
+)
+def test_a_number_ends_where_json_readers_agree_no_more(cls, name):
+    """A larger one would fit neither the state file nor a float of seconds (RFC 8259, section 6)."""
+    assert accepted(cls, {**EXAMPLES[cls](), name: 2**53 - 1})
+    assert not accepted(cls, {**EXAMPLES[cls](), name: 2**53})
 
 
 @pytest.mark.parametrize("consumer", ["", "a b", "\u05d0", "a/b", "a\n", "a" * 101])

@@ -275,7 +275,7 @@ def replaced(value, path, item):
 
 
 ITEMS = st.sampled_from(
-    [None, True, 0, 1, -1, 10**12, 1.5, "", "x", "x" * 201, [], {}, ["x"], [None], [[]]]
+    [None, True, 0, 1, -1, 10**12, 2**53, 1.5, "", "x", "x" * 201, [], {}, ["x"], [None], [[]]]
 ) | st.sampled_from(
     ["answer", "running", "card", "2026-11-30T12:00:00Z", "00000000-0000-4000-8000-000000000009"]
 )
