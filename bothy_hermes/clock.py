@@ -13,6 +13,7 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Any
 from uuid import UUID
 
 
@@ -59,3 +60,18 @@ def system_clock() -> Clock:
         uniform=random.SystemRandom().uniform,
         random_bytes=secrets.token_bytes,
     )
+
+
+async def within(clock: Clock, wait: Awaitable[Any], seconds: float) -> bool:
+    """Wait for something that long at most, by this clock; returns whether it came.
+
+    What did not come is cancelled; shield what is to go on.
+    """
+    waiting = asyncio.ensure_future(wait)
+    timer = asyncio.ensure_future(clock.sleep(seconds))
+    try:
+        await asyncio.wait((waiting, timer), return_when=asyncio.FIRST_COMPLETED)
+        return waiting.done()
+    finally:
+        waiting.cancel()
+        timer.cancel()

@@ -10,12 +10,12 @@ import asyncio
 import contextvars
 import logging
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
 from . import hermes_config, hermes_credential, hermes_versions
-from .clock import Clock
+from .clock import Clock, within
 from .defaults import LOGGER_NAME
 from .runtime import ResolvedCredential
 from .turn_facts import Payee
@@ -102,15 +102,3 @@ class ProfileQuestions:
         if problem is not None and self._told.get(what) != problem:
             _log.warning("%s: %s unknown: %s", self._platform_key, what, problem)
         self._told[what] = problem
-
-
-async def within(clock: Clock, wait: Awaitable[Any], seconds: float) -> bool:
-    """Wait for something that long at most, on the clock; returns whether it came."""
-    waiting = asyncio.ensure_future(wait)
-    timer = asyncio.ensure_future(clock.sleep(seconds))
-    try:
-        await asyncio.wait((waiting, timer), return_when=asyncio.FIRST_COMPLETED)
-        return waiting.done()
-    finally:
-        waiting.cancel()
-        timer.cancel()

@@ -11,10 +11,9 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
-from .clock import Clock
+from .clock import Clock, within
 from .errors import SessionRefused
 from .hermes_control import Command
-from .hermes_questions import within
 from .hermes_sessions import HermesSessions
 from .runtime import SessionSwitch, TurnRequest
 from .wire_words import SessionMode

@@ -17,8 +17,9 @@ from uuid import UUID
 
 from .bothy_credentials import TokenSource
 from .cards import WITHDRAWN, Answer, CardState, answer_of, answer_of_text, build_card, move_card
+from .clock import within
 from .defaults import LOGGER_NAME
-from .errors import BothyError, ProblemAnswer, RunEnded
+from .errors import BothyError, ProblemAnswer, RunEnded, StateError
 from .live_box import LiveBox
 from .run_calls import CARD_KEY, await_call, close_call, followup_call, message_call, response_call
 from .run_outbox import RunOutbox
@@ -36,6 +37,7 @@ from .store import (
     OpenCard,
     OutboxCall,
 )
+from .store_schema import FILE_NAME
 from .wire import CreateMessage, InteractionResponse, ResumeRun, Run
 from .wire_events import Interaction
 from .wire_operations import AWAIT_RUN_INPUT, CREATE_MESSAGE
@@ -51,6 +53,10 @@ from .wire_words import (
 )
 
 _log = logging.getLogger(LOGGER_NAME)
+
+SHOW_SECONDS = 10.0
+"""How long a card may take to be on disk: after 15 seconds Hermes posts its prompt as a text, which nobody
+could answer. A full disk is waited for elsewhere, not here."""
 
 DELIVERY_SECONDS = 60.0
 """How long a card may take to reach its people; Hermes' own patience is longer, a person's is not."""
@@ -123,7 +129,11 @@ class RunCards:
     # Hermes asks ----------------------------------------------------------------------------------
 
     async def show(self, prompt: Prompt) -> UUID:
-        """Store a card and the wait on it; returns its `client_msg_id`."""
+        """Store a card and the wait on it; returns its `client_msg_id`.
+
+        Raises:
+            StateError: The disk has not taken it in `SHOW_SECONDS`; Hermes must be told that nobody is asked.
+        """
         draft = build_card(prompt, max_content_bytes=self._limit())
         card = _Card(str(self._services.clock.new_id()), prompt, draft.status_line)
         self._cards[card.card_id] = card
@@ -134,7 +144,8 @@ class RunCards:
             content=draft.text,
             components=draft.components,
         )
-        await self._outbox.put(
+        await self._store(
+            card,
             OpenCard(card.card_id, self._run.id, prompt.kind, prompt.hermes_id, prompt.session_key),
             message_call(self._run.id, message),
             await_call(self._run.id, card.card_id, draft.status_line),
@@ -142,6 +153,27 @@ class RunCards:
         self._show_wait()
         self._spawn(self._watch(card))
         return UUID(card.card_id)
+
+    async def _store(self, card: _Card, *changes: Change) -> None:
+        putting = asyncio.ensure_future(self._outbox.put(*changes))
+        stored = await within(self._services.clock, asyncio.shield(putting), SHOW_SECONDS)
+        if stored and putting.exception() is None:
+            return
+        card.move(CardState.EXPIRED)
+        self._spawn(self._take_back(card, putting))
+        if stored:
+            await putting  # raises
+        raise StateError(FILE_NAME, f"has not taken a card in {SHOW_SECONDS:.0f} s")
+
+    async def _take_back(self, card: _Card, putting: asyncio.Future[None]) -> None:
+        """Hermes is told that nobody is asked: a card that was stored all the same is closed."""
+        putting.cancel()
+        await asyncio.wait((putting,))
+        if await self._services.store.card(card.card_id) is None:
+            del self._cards[card.card_id]
+            return
+        self._outbox.poke()
+        await self._close(card)
 
     def over(self, prompt: Prompt, end: PromptEnd) -> None:
         """Hermes waits no longer: nobody answered in its time, or the turn is over."""

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from bothy_hermes.clock import Clock, system_clock
+from bothy_hermes.clock import Clock, system_clock, within
 from tests.fakes.clock import START, FakeClock
 
 
@@ -87,3 +87,34 @@ def test_the_fake_clock_wakes_sleepers_at_their_moment():
 
     asyncio.run(main())
     assert woken == [(n, float(n), timedelta(seconds=n)) for n in (1, 2, 3)]
+
+
+@pytest.mark.parametrize(("needs", "came"), [(1, True), (3, False)])
+def test_a_wait_is_as_long_as_the_clock_says_at_most(needs, came):
+    """What did not come in time is cancelled, and no sleeper stays behind."""
+    fake = FakeClock()
+
+    async def main():
+        work = asyncio.ensure_future(fake.clock.sleep(needs))
+        waiting = asyncio.ensure_future(within(fake.clock, work, 2))
+        await fake.advance(2)
+        assert await waiting is came
+        await fake.advance(0)
+        assert work.cancelled() is not came
+        assert fake.sleepers == 0
+
+    asyncio.run(main())
+
+
+def test_work_that_is_shielded_goes_on_after_the_wait():
+    """Only the wait is over."""
+    fake = FakeClock()
+
+    async def main():
+        work = asyncio.ensure_future(fake.clock.sleep(5))
+        waiting = asyncio.ensure_future(within(fake.clock, asyncio.shield(work), 2))
+        await fake.advance(5)
+        assert not await waiting
+        await work
+
+    asyncio.run(main())

@@ -45,6 +45,24 @@ def test_a_cancelled_sleeper_is_forgotten():
     asyncio.run(story())
 
 
+def test_a_sleeper_that_gave_up_wakes_nobody_before_their_time():
+    """Time moves no further than it was asked to."""
+    fake = FakeClock()
+
+    async def story():
+        early = asyncio.create_task(fake.clock.sleep(5))
+        late = asyncio.create_task(fake.clock.sleep(60))
+        await fake.advance(1)
+        early.cancel()
+        await fake.advance(10)
+        assert not late.done()
+        assert fake.clock.monotonic() == 11
+        await fake.advance(49)
+        assert late.done()
+
+    asyncio.run(story())
+
+
 def test_drive_moves_time_as_far_as_the_work_needs():
     """No further, and what the work returns or raises comes out."""
     fake = FakeClock()

@@ -8,10 +8,10 @@ from uuid import UUID
 import pytest
 
 from bothy_hermes.actual_mode import determine
-from bothy_hermes.errors import ProblemAnswer, RunEnded, WireError
+from bothy_hermes.errors import ProblemAnswer, RunEnded, StateError, WireError
 from bothy_hermes.live_box import LiveBox
 from bothy_hermes.proof import Proof
-from bothy_hermes.run_cards import DELIVERY_SECONDS, RunCards
+from bothy_hermes.run_cards import DELIVERY_SECONDS, SHOW_SECONDS, RunCards
 from bothy_hermes.run_outbox import RunOutbox
 from bothy_hermes.runtime import Prompt, PromptEnd, PromptKind, ResolvedCredential
 from bothy_hermes.store import Store
@@ -23,6 +23,8 @@ RUN = UUID("0192f4a0-7b1c-7000-8000-0000000000aa")
 QUESTION = Prompt(PromptKind.CLARIFY, "c1", "k", "Which colour?", ("red", "blue"))
 LATER_QUESTION = Prompt(PromptKind.CLARIFY, "c2", "k", "Which size?", ("small", "large"))
 APPROVAL = Prompt(PromptKind.APPROVAL, "a1", "k", "danger", ("once", "deny"), command="rm -rf build")
+PROMPT_SECONDS = 15
+"""What Hermes gives a prompt to be shown (its own number)."""
 
 
 @dataclass
@@ -103,11 +105,16 @@ class Ground:
         self.runtime.waiting[prompt.hermes_id] = asyncio.get_running_loop().create_future()
         return await self.cards.show(prompt)
 
+    async def read_only(self, on=True):
+        """Have the disk take nothing, or something again."""
+        flag = "ON" if on else "OFF"
+        await self.store._writer.run(lambda disk: disk.execute(f"PRAGMA query_only = {flag}"))
+
 
 def scenario(tmp_path, steps, **server):
     async def run():
         clock = FakeClock()
-        store = await Store.open(tmp_path, clock.clock)
+        store = (await Store.open(tmp_path, clock.clock)).patient()
         ground = Ground(store, clock, Server(**server))
         sending = asyncio.ensure_future(ground.outbox.run())
         try:
@@ -132,6 +139,43 @@ def test_a_card_is_posted_and_then_waited_on(tmp_path):
         await ground.wait(QUESTION)
         await until(lambda: ground.server.taken == ["createMessage", "awaitRunInput"])
         assert "Which colour?" in ground.box.content.status_line
+
+    scenario(tmp_path, steps)
+
+
+def test_a_full_disk_is_not_waited_for_with_a_card(tmp_path):
+    """Hermes would post the prompt as a text before that; nothing is left of the card once there is room."""
+
+    async def steps(ground):
+        await ground.read_only()
+        with pytest.raises(StateError, match="10 s"):
+            await ground.clock.drive(ground.wait(QUESTION))
+        assert SHOW_SECONDS <= ground.clock.elapsed < PROMPT_SECONDS
+        await ground.read_only(False)
+        await ground.clock.advance(DELIVERY_SECONDS)
+        assert await ground.store.cards() == []
+        assert ground.server.taken == []
+        assert ground.box.content.status_line is None
+        assert ground.cards.for_text() is None
+        await ground.wait(LATER_QUESTION)
+        await until(lambda: ground.cards.for_text() is not None)
+
+    scenario(tmp_path, steps)
+
+
+def test_a_card_that_is_stored_too_late_is_closed(tmp_path):
+    """Hermes was told that nobody is asked: whoever sees the card can no longer use it."""
+
+    async def steps(ground):
+        # The disk's own thread is not as fast as this clock: the time is over while it writes.
+        showing = asyncio.ensure_future(ground.wait(QUESTION))
+        await ground.clock.advance(SHOW_SECONDS)
+        with pytest.raises(StateError):
+            await showing
+        await until(lambda: "resumeRun prompt_expired" in ground.server.taken)
+        await until(ground.tasks[-1].done)
+        assert await ground.store.cards() == []
+        assert ground.cards.for_text() is None
 
     scenario(tmp_path, steps)
 

@@ -3,6 +3,7 @@
 import asyncio
 import heapq
 import itertools
+import math
 import random
 from datetime import UTC, datetime, timedelta
 
@@ -65,7 +66,7 @@ class FakeClock:
         """Move time forwards, waking each sleeper at its own moment."""
         await settle()
         end = self.elapsed + seconds
-        while self._sleepers and self._sleepers[0][0] <= end:
+        while self._next_moment() <= end:
             self._wake_next()
             await settle()
         self.move(end - self.elapsed)
@@ -90,6 +91,12 @@ class FakeClock:
             return task.result()
         finally:
             task.cancel()
+
+    def _next_moment(self):
+        """When the next one wakes who has not given up sleeping."""
+        while self._sleepers and self._sleepers[0][2].done():
+            heapq.heappop(self._sleepers)
+        return self._sleepers[0][0] if self._sleepers else math.inf
 
     def _wake_next(self):
         while self._sleepers:
