@@ -19,15 +19,13 @@ from .defaults import DEFAULT_PLATFORM_KEY, LOGGER_NAME
 HOOKS = (
     "pre_llm_call",
     "pre_api_request",
-    "pre_auxiliary_call",
     "post_api_request",
     "api_request_error",
     "post_tool_call",
     "on_session_end",
     "post_approval_response",
 )
-"""The hooks that are heard; plugin.yaml declares the same. All supported versions of Hermes know them, but
-for `pre_auxiliary_call`, which 0.19 and 0.20 never call."""
+"""The hooks that all supported versions of Hermes know; plugin.yaml declares the same."""
 
 REQUIRED_PACKAGES = ("websockets", "jwt", "cryptography")
 """What the adapter needs beside the standard library, by import name."""

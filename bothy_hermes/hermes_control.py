@@ -52,6 +52,11 @@ def halt(agent: Any) -> None:
     stop()
 
 
+def subagent_sessions(agent: Any) -> frozenset[str]:
+    """Return the sessions of the subagents that are at work for an agent."""
+    return frozenset(str(one.session_id) for one in _with_subagents(agent) if one is not agent)
+
+
 def _with_subagents(agent: Any) -> Iterator[Any]:
     yield agent
     for one in list(getattr(agent, "_active_children", ())):

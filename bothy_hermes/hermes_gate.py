@@ -61,11 +61,18 @@ class RequestGate:
         self._asked: dict[Payee, Future[ResolvedCredential]] = {}
         self._shut = False
 
-    def admits(self, payee: Payee) -> bool:
-        """Tell whether a request may leave; when it may not, the turn has been interrupted."""
+    def covers(self, payee: Payee) -> bool:
+        """Tell whether somebody may be paid; when not, nobody is any more."""
         if not self._shut and self._is_covered(payee):
             return True
-        again, self._shut = self._shut, True
+        self._shut = True
+        return False
+
+    def admits(self, payee: Payee) -> bool:
+        """Tell whether a request may leave; when it may not, the turn has been interrupted."""
+        again = self._shut
+        if self.covers(payee):
+            return True
         try:
             self._halt()
         except Exception as error:  # noqa: BLE001  # whatever Hermes raises, the run still ends

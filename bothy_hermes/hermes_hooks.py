@@ -50,10 +50,9 @@ SUBAGENT = "subagent"
 """The platform under which Hermes runs the agents that a turn delegates to."""
 
 
-SPENDING_HOOKS = frozenset({"pre_api_request", "pre_auxiliary_call", "post_api_request"})
+SPENDING_HOOKS = frozenset({"pre_api_request", "post_api_request"})
 """The hooks that name whom a model request pays: before it, and once more behind it, for what an
-abandoned hook may have let through. 0.19 and 0.20 do not tell of the requests that Hermes makes beside
-a turn (titles, summaries)."""
+abandoned hook may have let through."""
 
 
 def thread_of_context() -> UUID | None:
@@ -91,6 +90,7 @@ class HookReceiver:
         held: Tells which texts of a thread are looked for in what the model is shown; called there too.
         admit: Tells whether a model request in a thread's context may leave; called there too, and may
             take its time.
+        thread_of_subagent: Tells in which thread a session is that of a subagent; called there too.
     """
 
     def __init__(
@@ -99,13 +99,16 @@ class HookReceiver:
         home: str,
         deliver: Callable[[UUID, Fact], None],
         held: Callable[[UUID], Held],
+        *,
         admit: Callable[[UUID, Payee], bool],
+        thread_of_subagent: Callable[[str], UUID | None],
     ) -> None:
         self._platforms = frozenset({platform_key, SUBAGENT})
         self._home = home
         self._deliver = deliver
         self._held = held
         self._admit = admit
+        self._thread_of_subagent = thread_of_subagent
 
     def hear(self, name: str, payload: Payload) -> None:
         """Take one hook call. Never raises: an error here would be Hermes' to report."""
@@ -115,24 +118,26 @@ class HookReceiver:
             _log.warning("hook %s: not understood (%s)", name, type(error).__name__)
 
     def _hear(self, name: str, payload: Payload) -> None:
-        if not self._is_ours(name, payload):
+        read = READERS.get(name)
+        if read is None or payload.get("platform", SUBAGENT) not in self._platforms:
             return
-        thread = thread_of_context()
-        if thread is None or home_of_context() != self._home:
+        thread = self._thread_of(payload)
+        if thread is None:
             return
         leaves = name not in SPENDING_HOOKS or self._admit(thread, _payee(payload))
-        read = READERS.get(name)
         # A request that does not leave shows the model nothing.
-        if read is not None and (leaves or name != "pre_api_request"):
+        if leaves or name != "pre_api_request":
             self._deliver(thread, read(payload, self._held(thread)))
 
-    def _is_ours(self, name: str, payload: Payload) -> bool:
-        """Whether a hook is one of those that are heard, and of this platform as far as it says."""
-        if name not in READERS and name not in SPENDING_HOOKS:
-            return False
-        # What Hermes asks beside a turn may know no platform; its context has the thread.
-        unnamed = not payload.get("platform") and name == "pre_auxiliary_call"
-        return unnamed or payload.get("platform", SUBAGENT) in self._platforms
+    def _thread_of(self, payload: Payload) -> UUID | None:
+        """The thread of ours that a hook speaks of, None when it is none of ours."""
+        thread = thread_of_context()
+        if thread is not None:
+            return thread if home_of_context() == self._home else None
+        # 0.19 runs a subagent on a thread without its turn's context.
+        if payload.get("platform") != SUBAGENT:
+            return None
+        return self._thread_of_subagent(str(payload.get("session_id") or ""))
 
 
 def _payee(payload: Payload) -> Payee:
@@ -305,4 +310,4 @@ READERS: Mapping[str, Callable[[Payload, Held], Fact]] = {
     "on_session_end": _read_ended,
     "post_approval_response": _read_approval,
 }
-"""The hooks that tell about a turn; `entry` declares these and `SPENDING_HOOKS`."""
+"""The hooks that tell about a turn: what `entry` declares."""

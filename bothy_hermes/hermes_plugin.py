@@ -18,7 +18,7 @@ from uuid import UUID
 from gateway.config import Platform
 from gateway.platforms.base import BasePlatformAdapter, SendResult
 
-from . import hermes_config, hermes_control, hermes_held, hermes_hooks, hermes_versions
+from . import hermes_config, hermes_control, hermes_held, hermes_hooks, hermes_route, hermes_versions
 from .bothy_credentials import load_agent_token
 from .bothy_loop import AdapterLoop
 from .clock import system_clock
@@ -33,6 +33,7 @@ from .hermes_runtime import HermesRuntime
 from .hermes_sessions import HermesSessions
 from .hermes_threads import REFUSED
 from .runtime import BusyMode, TurnRequest
+from .turn_facts import Payee
 
 _log = logging.getLogger(LOGGER_NAME)
 
@@ -89,7 +90,14 @@ class ServerPlatform(AsksPeople, SendsNoFiles, BasePlatformAdapter):  # type: ig
         runtime = HermesRuntime(self, self._key, home, self._clock)
         self._bothy = runtime
         threads = runtime.threads
-        self._hooks = hermes_hooks.HookReceiver(self._key, home, threads.hear, threads.held, threads.admit)
+        self._hooks = hermes_hooks.HookReceiver(
+            self._key,
+            home,
+            threads.hear,
+            threads.held,
+            admit=threads.admit,
+            thread_of_subagent=runtime.thread_of_subagent,
+        )
         self._adapter = AdapterLoop(
             settings, runtime, self._clock, Path(home) / self._key, opened=self._takes_messages
         )
@@ -153,7 +161,7 @@ class ServerPlatform(AsksPeople, SendsNoFiles, BasePlatformAdapter):  # type: ig
         """Describe a chat; Bothy's names are not Hermes' to know."""
         return {"name": chat_id, "type": "dm"}
 
-    # What the runtime needs (`hermes_runtime.Platform`).
+    # What the runtime needs (`hermes_platform.Platform`).
 
     @property
     def busy_mode(self) -> BusyMode | None:
@@ -217,6 +225,16 @@ class ServerPlatform(AsksPeople, SendsNoFiles, BasePlatformAdapter):  # type: ig
     def agent(self, turn: TurnRequest) -> Any | None:
         """Return the agent at work on a turn, None before it exists."""
         return hermes_held.running_agent(self.gateway_runner, self.session_key(turn), str(turn.message_id))
+
+    def bound_payee(self, turn: TurnRequest) -> Payee | None:
+        """Tell whom the turn's thread pays, None when it is the main model's provider."""
+        source = self._source(turn, str(turn.message_id), str(turn.user_id))
+        return hermes_route.bound_payee(self.gateway_runner, self.session_key(turn), source)
+
+    def has_subagent(self, turn: TurnRequest, session_id: str) -> bool:
+        """Tell whether a session is that of a subagent at work for a turn."""
+        agent = hermes_held.running_agent(self.gateway_runner, self.session_key(turn))
+        return agent is not None and session_id in hermes_control.subagent_sessions(agent)
 
     def halt(self, turn: TurnRequest) -> None:
         """Interrupt the agents at work on a turn, on their own thread, before they send anything."""

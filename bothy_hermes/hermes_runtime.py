@@ -9,17 +9,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection
-from typing import Any, Protocol
+from collections.abc import Awaitable, Callable
+from typing import Any
 from uuid import UUID
 
 from . import hermes_config, hermes_prompts, hermes_versions
-from .clock import Clock
+from .clock import Clock, within
 from .defaults import LOGGER_NAME
 from .hermes_control import Command
 from .hermes_gate import RequestGate, gate_seconds
-from .hermes_questions import ProfileQuestions, within
-from .hermes_sessions import HermesSessions
+from .hermes_platform import Platform
+from .hermes_questions import ProfileQuestions
 from .hermes_switch import SessionSwitcher
 from .hermes_threads import ThreadTurns
 from .hermes_turn import ActiveTurn
@@ -57,50 +57,6 @@ agent every 0.05 seconds, and a request goes out in the same second."""
 
 POLL_SECONDS = 0.02
 """How often something of Hermes' is looked at that nobody announces."""
-
-
-class Platform(Protocol):
-    """What the runtime needs of the platform object."""
-
-    def turn_event(self, turn: TurnRequest) -> Any:
-        """Build Hermes' event of a turn."""
-
-    def text_event(self, turn: TurnRequest, text: str, message_id: UUID) -> Any:
-        """Build Hermes' event of a text that comes while the turn runs."""
-
-    async def hand_in(self, event: Any) -> bool | None:
-        """Give Hermes an event; returns whether it was accepted, None when Hermes does not say."""
-
-    async def command(
-        self, turn: TurnRequest, command: Command, message_id: str, reference: str | None = None
-    ) -> None:
-        """Give Hermes a command of ours for a turn's thread."""
-
-    def is_busy(self, turn: TurnRequest) -> bool:
-        """Tell whether Hermes still guards the turn's thread."""
-
-    def agent(self, turn: TurnRequest) -> Any | None:
-        """Return the agent at work on a turn, None before it exists."""
-
-    def session_key(self, turn: TurnRequest) -> str:
-        """Return Hermes' key of the turn's thread."""
-
-    def halt(self, turn: TurnRequest) -> None:
-        """Interrupt the agents at work on a turn, on their own thread, before they send anything."""
-
-    def release_prompts(self, turn: TurnRequest) -> None:
-        """Have nobody answer what the turn's thread waits for any more."""
-
-    def drop_held(self, turn: TurnRequest, agent: Any | None, message_ids: Collection[str]) -> None:
-        """Take back texts of messages that Hermes still holds."""
-
-    @property
-    def sessions(self) -> HermesSessions:
-        """Hermes' sessions."""
-
-    @property
-    def busy_mode(self) -> BusyMode | None:
-        """What Hermes does with a text during a turn."""
 
 
 class HermesRuntime:
@@ -182,6 +138,10 @@ class HermesRuntime:
         return end
 
     async def _run(self, active: ActiveTurn) -> TurnEnd:
+        bound = self._platform.bound_payee(active.request)
+        if bound is not None and not await asyncio.to_thread(active.covers, bound):
+            active.money_refused()
+            return active.end("other_money")
         accepted = await self._platform.hand_in(self._platform.turn_event(active.request))
         if accepted is False:
             return active.end("not_accepted")
@@ -227,6 +187,12 @@ class HermesRuntime:
 
     async def _thread_free(self, turn: TurnRequest) -> bool:
         return await self._until(lambda: self._is_thread_free(turn), BUSY_SECONDS)
+
+    def thread_of_subagent(self, session_id: str) -> UUID | None:
+        """The thread for whose turn a session's subagent works; on whatever thread."""
+        at_work = [one.request for one in self.threads]
+        found = (turn for turn in at_work if self._platform.has_subagent(turn, session_id))
+        return next((turn.thread_id for turn in found), None)
 
     # Interrupts.
 

@@ -91,6 +91,10 @@ class ActiveTurn:
 
     # Whom model requests pay.
 
+    def covers(self, payee: Payee) -> bool:
+        """Tell whether the turn may pay somebody; may block."""
+        return self._gate is not None and self._gate.covers(payee)
+
     def admits(self, payee: Payee) -> bool:
         """Tell whether a model request may leave; on the thread that is about to send it."""
         return self._gate is not None and self._gate.admits(payee)

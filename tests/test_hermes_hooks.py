@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from bothy_hermes.hermes_hooks import READERS, SPENDING_HOOKS, HookReceiver
+from bothy_hermes.hermes_hooks import READERS, HookReceiver
 from bothy_hermes.turn_facts import (
     ApprovalOver,
     Asked,
@@ -35,7 +35,8 @@ def heard(monkeypatch):
         hermes.HOME,
         lambda thread, fact: facts.append((thread, fact)),
         lambda _thread: held,
-        lambda _thread, _payee: True,
+        admit=lambda _thread, _payee: True,
+        thread_of_subagent=lambda _session: None,
     )
     return SimpleNamespace(state=state, facts=facts, held=held, hear=receiver.hear)
 
@@ -82,7 +83,8 @@ class TestWhoseHook:
                 home,
                 lambda _thread, fact, home=home: heard[home].append(fact),
                 lambda _thread: {},
-                lambda _thread, _payee: True,
+                admit=lambda _thread, _payee: True,
+                thread_of_subagent=lambda _session: None,
             )
             for home in heard
         ]
@@ -331,4 +333,4 @@ def test_every_declared_hook_is_read():
     """Each one that is declared costs Hermes a call."""
     from bothy_hermes.entry import HOOKS
 
-    assert set(HOOKS) == set(READERS) | SPENDING_HOOKS
+    assert set(HOOKS) == set(READERS)

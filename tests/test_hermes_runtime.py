@@ -59,6 +59,9 @@ class Gateway:
         self.commands = []
         self.stopped = []
         self.released = []
+        self.halted = []
+        self.bound = {}
+        self.subagents = {}
         self.dropped = []
         self.accepts = True
         self.busy = False
@@ -91,6 +94,15 @@ class Gateway:
 
     def agent(self, turn):
         return self.agents.get(turn.run_id)
+
+    def bound_payee(self, turn):
+        return self.bound.get(turn.run_id)
+
+    def has_subagent(self, turn, session_id):
+        return session_id in self.subagents.get(turn.run_id, ())
+
+    def halt(self, turn):
+        self.halted.append(turn.run_id)
 
     def release_prompts(self, turn):
         self.released.append(turn.run_id)

@@ -147,7 +147,12 @@ def test_a_session_that_is_locked_onto_other_money_sends_nothing(money):
     run = talk.ended(talk.say("lock onto keyless and say hello"))
     assert (run.state, run.reason) == (RunState.FAILED, Reason.BILLING_MODE_MISMATCH)
     assert money.keyless.requests == []
+    assert money.has_stopped(run.id, "keyless")
     assert len(money.chats(money.world.model)) == main
+    again = talk.ended(talk.say("hello"))
+    assert (again.state, again.reason) == (RunState.FAILED, Reason.BILLING_MODE_MISMATCH)
+    assert money.keyless.requests == []
+    assert talk.run(again.id).document.steps == ()
 
 
 def test_a_session_that_is_locked_onto_the_same_money_goes_on(money):

@@ -55,7 +55,7 @@ def test_the_doctor_finds_no_fault(plugins):
     result = plugins("doctor", "--ci", str(PACKAGE))
     assert result.returncode == 0, result.stdout + result.stderr
     assert "ERROR" not in result.stdout
-    assert "8 hook(s)" in result.stdout
+    assert "7 hook(s)" in result.stdout
 
 
 def test_no_import_path_is_about_to_go(plugins):
