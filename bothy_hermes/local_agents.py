@@ -158,7 +158,7 @@ class AgentSide:
             offered = request.headers.get("sec-websocket-protocol", "")
             if not request.upgrade or SUBPROTOCOL not in {one.strip() for one in offered.split(",")}:
                 self.report(Violation(operation.name, "no WebSocket of the known subprotocol"))
-                return problem(426, headers={"Upgrade": "websocket"})
+                return problem(426, ProblemCode.VALIDATION_FAILED, {"Upgrade": "websocket"})
         except Refused as refused:
             return self.refuse(OPEN_GATEWAY.name, refused)
         return consumer, self._gate.headers()

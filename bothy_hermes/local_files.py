@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 from .local_http import Response, problem
+from .wire_words import ProblemCode
 
 CHUNK_BYTES = 65_536
 """Bytes that are read from the disk at once."""
@@ -33,7 +34,7 @@ def file_response(path: Path, size: int, media_type: str, wanted: str | None) ->
     if found is not None and _is_range(*found.groups()):
         first, last = _bounds(found[1], found[2], size)
         if not 0 <= first <= last:
-            return problem(416, headers={"Content-Range": f"bytes */{size}"})
+            return problem(416, ProblemCode.VALIDATION_FAILED, {"Content-Range": f"bytes */{size}"})
         status = 206
         headers["Content-Range"] = f"bytes {first}-{last}/{size}"
     length = last - first + 1

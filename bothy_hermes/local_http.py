@@ -118,6 +118,12 @@ class BadRequest(Exception):
         self.status = status
         self.why = why
 
+    @property
+    def code(self) -> ProblemCode:
+        """What the answer is called."""
+        too_long = self.status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE
+        return ProblemCode.CONTENT_TOO_LONG if too_long else ProblemCode.VALIDATION_FAILED
+
 
 def read_head(head: bytes) -> Request:
     """Read a request's line and headers, up to and with the empty line.

@@ -104,7 +104,7 @@ class Sockets:
                 return False
             request = await self._read_body(reader, writer, request)
         except BadRequest as error:
-            await self._send(writer, problem(error.status), keep_alive=False)
+            await self._send(writer, problem(error.status, error.code), keep_alive=False)
             return False
         response = await self._answer(request)
         stream, keep_alive = response.stream, request.keep_alive and response.stream is None

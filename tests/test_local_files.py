@@ -1,6 +1,7 @@
 """A file's bytes, whole or a range (RFC 9110, section 14)."""
 
 import asyncio
+import json
 
 import pytest
 
@@ -46,6 +47,7 @@ def test_a_range_with_nothing_in_it(tmp_path, wanted):
     response = file_response(tmp_path / "file", 200, "text/plain", wanted)
     assert (response.status, response.headers["Content-Range"]) == (416, "bytes */200")
     assert response.stream is None
+    assert json.loads(response.body)["code"] == "validation_failed"
 
 
 def test_an_empty_file(tmp_path):

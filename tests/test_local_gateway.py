@@ -133,8 +133,8 @@ def test_a_consumer_is_connected_after_its_heartbeat(tmp_path):
         ({"consumer": ""}, 422, "validation_failed", 1),
         ({"consumer": "a%20b"}, 422, "validation_failed", 1),
         ({"consumer": "x" * 101}, 422, "validation_failed", 1),
-        ({"subprotocols": ["other"]}, 426, None, 1),
-        ({"subprotocols": None}, 426, None, 1),
+        ({"subprotocols": ["other"]}, 426, "validation_failed", 1),
+        ({"subprotocols": None}, 426, "validation_failed", 1),
     ],
 )
 def test_handshakes_that_are_refused(tmp_path, options, status, code, violations):

@@ -68,10 +68,12 @@ def test_a_request_in_small_pieces(tmp_path):
     ],
 )
 def test_bytes_that_are_no_good_request(tmp_path, data, status):
-    """One answer and the connection ends; nobody else notices."""
+    """One answer with a code and the connection ends; nobody else notices."""
+    codes = {404: "not_found", 413: "content_too_long"}
     with served(tmp_path, clean=False) as server:
         answer = raw(server, data)
         assert answer.startswith(f"HTTP/1.1 {status} ".encode())
+        assert json.loads(answer.partition(b"\r\n\r\n")[2])["code"] == codes.get(status, "validation_failed")
         assert not any("server" in one for one in server.violations)
         assert alive(server)
 
