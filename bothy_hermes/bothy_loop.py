@@ -194,6 +194,7 @@ class AdapterLoop(GatewayEvents):
             clock,
             store,
             self._handler,
+            dropped=lambda: self._runtime.dropped,
             connection=lambda: STARTING if self._gateway is None else self._gateway.state,
             unwritable=lambda is_so: self._unwritable("status", is_so),
         )

@@ -60,9 +60,14 @@ class Handler:
         return run_id in self._works
 
     def overview(self) -> list[JsonObject]:
-        """The runs being worked on: which, in which thread, how far."""
+        """The runs being worked on: which, in which thread, how far, what was not posted."""
         return [
-            {"run_id": str(work.run_id), "thread_id": str(work.thread_id), "stage": work.stage}
+            {
+                "run_id": str(work.run_id),
+                "thread_id": str(work.thread_id),
+                "stage": work.stage,
+                "dropped": dict(work.dropped),
+            }
             for work in self._works.values()
         ]
 

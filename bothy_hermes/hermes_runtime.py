@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 from uuid import UUID
 
@@ -99,6 +99,11 @@ class HermesRuntime:
         return RuntimeCapabilities(
             components=True, clarify=True, approvals=True, title=True, followups=steers
         )
+
+    @property
+    def dropped(self) -> Mapping[str, int]:
+        """What Hermes said and no run has posted, by kind, since the start."""
+        return self.threads.dropped
 
     async def resolved_credential(self) -> ResolvedCredential:
         """Tell which kind of credential the next turn spends with."""

@@ -57,6 +57,7 @@ class ThreadTurns:
 
     def add(self, active: ActiveTurn) -> None:
         """A turn begins."""
+        active.count = self.drop
         self._turns[active.request.thread_id] = active
 
     def forget(self, active: ActiveTurn) -> None:
@@ -178,7 +179,7 @@ class ThreadTurns:
             reply_to=reply_to,
             edits=marks.get("expect_edits") is True,
         )
-        if notice is not None:
+        if notice is Notice.TURN_OVER:
             self.drop(notice, active.request.run_id)
         # Hermes' own words about a turn look like a text that somebody else sends into its thread.
         return message_id, notice is Notice.UNMARKED

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -61,6 +61,8 @@ class ActiveTurn:
         self.over = asyncio.Event()
         self.prompts = TurnPrompts()
         self.agent: Any = None
+        self.count: Callable[[Notice, UUID | None], None] = lambda _kind, _run: None
+        """Told the kind of what is posted nowhere; set by who keeps the count."""
         self._events: TurnEvents | None = events
         self._cursor = cursor
         self._gate = gate
@@ -240,6 +242,7 @@ class ActiveTurn:
         """Something was dropped."""
         if self._events is not None:
             self._events.on_notice(kind.value)
+            self.count(kind, self.request.run_id)
 
     async def sent(
         self, text: str, new_id: str, *, notify: bool, reply_to: str | None, edits: bool

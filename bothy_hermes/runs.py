@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 from uuid import UUID
@@ -102,6 +102,11 @@ class RunWork(OutboxEvents):
     def stage(self) -> Stage:
         """How far the work is."""
         return self._stage
+
+    @property
+    def dropped(self) -> Mapping[str, int]:
+        """What Hermes said in the run's turn and was not posted, by kind."""
+        return {} if self._live is None else self._live.view.notices
 
     async def work(self) -> None:
         """Do all of it; returns when the server has taken the run's end."""

@@ -10,6 +10,7 @@ another thread hops to the loop first, in the order in which it heard.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
@@ -288,6 +289,10 @@ class Runtime(Protocol):
     @property
     def capabilities(self) -> RuntimeCapabilities:
         """What this runtime can show and take."""
+
+    @property
+    def dropped(self) -> Mapping[str, int]:
+        """What Hermes said and no run has posted, by kind, since the runtime began."""
 
     async def resolved_credential(self) -> ResolvedCredential:
         """Tell which kind of credential the next turn spends with.

@@ -45,6 +45,7 @@ class StatusDesk:
         clock: Time and waiting.
         store: Its trouble and counters are part of the status.
         handler: The runs.
+        dropped: Tells what Hermes said and no run has posted, by kind.
         connection: Tells how far the gateway's connection is, in a word.
         unwritable: Told whether the status could be written.
     """
@@ -56,6 +57,7 @@ class StatusDesk:
         store: Store,
         handler: Handler,
         *,
+        dropped: Callable[[], Mapping[str, int]],
         connection: Callable[[], str],
         unwritable: Callable[[bool], None],
     ) -> None:
@@ -63,6 +65,7 @@ class StatusDesk:
         self._clock = clock
         self._store = store
         self._handler = handler
+        self._dropped = dropped
         self._connection = connection
         self._unwritable = unwritable
         self._heartbeat: Mapping[str, Any] | None = None
@@ -129,6 +132,7 @@ class StatusDesk:
             "heartbeat": self._heartbeat,
             "trouble": None if trouble is None else str(trouble),
             "runs": self._handler.overview(),
+            "dropped": dict(self._dropped()),
             "counters": await self._counters(),
         }
 

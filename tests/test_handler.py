@@ -84,7 +84,9 @@ def test_a_run_is_known_from_its_beginning_to_its_end(tmp_path):
         assert handler.works_on(RUN)
         assert handler.active_runs == 1
         await made.until(lambda: made.runtime.turns)
-        assert handler.overview() == [{"run_id": str(RUN), "thread_id": str(THREAD), "stage": "turn"}]
+        assert handler.overview() == [
+            {"run_id": str(RUN), "thread_id": str(THREAD), "stage": "turn", "dropped": {}}
+        ]
         made.turns.release.set()
         assert await handler.settle(5)
         await made.until(lambda: not handler.knows(RUN))

@@ -802,6 +802,30 @@ class TestRefusals:
         play(scene)
 
 
+class TestCounted:
+    """What a turn does not post is counted once, for the whole adapter."""
+
+    @pytest.mark.parametrize("edits", [False, True])
+    def test_a_notice_of_a_turn_is_counted_once(self, play, edits):
+        """However Hermes brings it: as a text, or as the last edit of a preview."""
+
+        async def scene(gateway):
+            task, told = start(gateway, request())
+            await settle()
+            gateway.say(request(), Asked(MAIN), RequestFailed(MAIN, 500, "server_error"))
+            await settle()
+            message, _ = await gateway.send(request(), "It failed.", notify=not edits, expect_edits=edits)
+            if edits:
+                metadata = {"thread_id": str(request().thread_id)}
+                threads, chat = gateway.runtime.threads, str(request().channel_id)
+                assert await threads.edited(chat, message, "It failed.", metadata, finalize=True)
+            assert told.of("notice") == ["model_error"]
+            assert gateway.runtime.dropped == {"model_error": 1}
+            task.cancel()
+
+        play(scene)
+
+
 class TestWithoutATurn:
     """What comes for no run is counted and posted nowhere."""
 

@@ -32,6 +32,7 @@ class Desk:
             replace(made.fake.clock, sleep=self._sleep),
             made.store,
             self.handler,
+            dropped=lambda: made.runtime.dropped,
             connection=lambda: self.word,
             unwritable=self.said.append,
         )
@@ -94,7 +95,7 @@ def test_the_status_says_how_the_adapter_is(tmp_path):
     status = at_desk(tmp_path, steps, running=False)
     assert status["connection"] == "ready"
     assert status["heartbeat"] == {"state": "online"}
-    assert (status["trouble"], status["runs"], status["counters"]) == (None, [], {})
+    assert (status["trouble"], status["runs"], status["counters"], status["dropped"]) == (None, [], {}, {})
     assert status["written_at"].startswith("2026-11-30T12:00:00")
 
 
@@ -130,8 +131,41 @@ def test_the_status_shows_runs_by_their_ids(tmp_path):
         return desk.status["runs"], json.dumps(desk.status)
 
     runs, text = at_desk(tmp_path, steps, FakeRuntime(sleeping), running=False)
-    assert runs == [{"run_id": str(RUN), "thread_id": str(THREAD), "stage": "turn"}]
+    assert runs == [{"run_id": str(RUN), "thread_id": str(THREAD), "stage": "turn", "dropped": {}}]
     assert "What now?" not in text
+
+
+def test_what_no_run_has_posted_is_counted_by_kind(tmp_path):
+    """Of the whole adapter, and of each run that is being worked on; never what was said."""
+
+    async def script(_turn, events):
+        events.on_notice("model_error")
+        await asyncio.Event().wait()
+
+    async def steps(desk):
+        desk.rooms.runtime.dropped = {"scheduled": 12, "model_error": 1}
+        await work(desk)
+        await desk.desk.publish()
+        return desk.status
+
+    status = at_desk(tmp_path, steps, FakeRuntime(script), running=False)
+    assert status["dropped"] == {"scheduled": 12, "model_error": 1}
+    assert [run["dropped"] for run in status["runs"]] == [{"model_error": 1}]
+
+
+def test_the_documented_members_are_those_of_the_file(tmp_path):
+    """An operator reads them in docs/architecture.md."""
+
+    async def steps(desk):
+        await work(desk)
+        await desk.desk.publish()
+        return desk.status
+
+    status = at_desk(tmp_path, steps, FakeRuntime(sleeping), running=False)
+    text = (Path(__file__).parent.parent / "docs" / "architecture.md").read_text("utf-8")
+    table = text.split("| `status.json` |", 1)[1].split("\n\n", 1)[0]
+    members = [line.split("`")[1] for line in table.splitlines() if line.startswith("| `")]
+    assert members == list(status)
 
 
 def test_what_was_lost_for_good_is_counted_in_the_status(tmp_path):

@@ -44,6 +44,7 @@ class FakeRuntime:
         self.busy_mode: BusyMode | None = BusyMode.QUEUE
         self.capabilities = ALL_CAPABILITIES
         self.questions = 0
+        self.dropped: dict[str, int] = {}
         self.on_steer: Callable[[UUID, str, UUID], Awaitable[bool]] | None = None
         self.waiting: dict[str, asyncio.Future[str]] = {}
         self.sessions_wanted: list[tuple[str, str | None]] = []
