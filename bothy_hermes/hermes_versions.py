@@ -21,7 +21,10 @@ _UNTRANSLATED = "display.status_phrase."
 _COUNTS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "request_count")
 
 _ZERO_WIDTH = "\u2060"
-"""WORD JOINER: put before a slash where Hermes would read a person's text as a command (0.19)."""
+"""WORD JOINER: put before what Hermes would read as a sign of its own in a person's text."""
+
+_SEVERAL_MODELS = "__HERMES_MOA_TURN_V1__"
+"""How a text begins in which a program of Hermes' own asks several models, and names them."""
 
 
 def _attribute(*places: tuple[str, str]) -> Any:
@@ -62,10 +65,13 @@ def message_event(**fields: Any) -> Any:
     """Build an event that carries a person's text, which must never act as a command.
 
     Without `allow_gateway_control` (0.19) a leading slash is broken by an invisible character: the
-    model reads the text, and Hermes finds no command in it.
+    model reads the text, and Hermes finds no command in it. What stands for a choice of models is broken
+    in the same way: whoever writes it would choose who is paid.
     """
     event_class, kind = event_classes()
     fields.setdefault("message_type", kind.TEXT)
+    if fields["text"].lstrip().startswith(_SEVERAL_MODELS):
+        fields["text"] = f"{_ZERO_WIDTH}{fields['text']}"
     if "allow_gateway_control" in inspect.signature(event_class).parameters:
         return event_class(allow_gateway_control=False, **fields)
     fields["text"] = defused(fields["text"])

@@ -13,16 +13,21 @@ import pytest
 from bothy_hermes.defaults import CONTROL_SENDER
 from bothy_hermes.errors import ConfigError, GatewayRefused, StateLocked
 from bothy_hermes.hermes_control import Command
-from bothy_hermes.runtime import BusyMode, PromptKind, TurnOutcome, TurnRequest
+from bothy_hermes.runtime import BusyMode, PromptKind, Spending, TurnOutcome, TurnRequest
+from bothy_hermes.wire_words import BillingMode
 from tests.fakes import hermes
 from tests.fakes.clock import settle
 from tests.fakes.turn_events import RecordedEvents
 
 RUN, THREAD, CHANNEL, PERSON, MESSAGE = (UUID(int=number) for number in range(1, 6))
-REQUEST = TurnRequest(RUN, THREAD, CHANNEL, PERSON, "Ada", MESSAGE, "/new what time is it?", "In a channel.")
+SPENDS = Spending(BillingMode.ORGANIZATION, "custom", "http://127.0.0.1:9/v1")
+REQUEST = TurnRequest(
+    RUN, THREAD, CHANNEL, PERSON, "Ada", MESSAGE, "/new what time is it?", "In a channel.", SPENDS
+)
 KEY = f"agent:main:bothy:dm:{CHANNEL}:{THREAD}"
 METADATA = {"thread_id": str(THREAD)}
 IDS = {"platform": "bothy", "session_id": "s", "task_id": "s", "turn_id": "t"}
+PAID = {"provider": SPENDS.provider, "base_url": f"{SPENDS.base_url}/", "api_mode": "chat_completions"}
 
 
 class Loop:
@@ -301,6 +306,7 @@ class TestTurn:
                     "post_api_request",
                     {
                         **IDS,
+                        **PAID,
                         "assistant_tool_call_count": 0,
                         "assistant_message": SimpleNamespace(content="Five."),
                     },
