@@ -45,11 +45,13 @@ from .wire_words import (
     MessageRole,
     Outcome,
     PrincipalKind,
+    Reason,
     Restriction,
     ResumeCause,
     RunKind,
     RunState,
     ScanStatus,
+    ServerReason,
     SessionMode,
     StepKind,
     StepState,
@@ -72,6 +74,7 @@ StatusLine = Annotated[str, Text(max_chars=MAX_STATUS_CHARS)]
 TriggerKindText = Annotated[str, Known(tuple(TriggerKind))]
 SessionModeText = Annotated[str, Known(tuple(SessionMode))]
 ToolClassText = Annotated[str, Known(tuple(ToolClass))]
+ReasonText = Annotated[str, Known((*Reason, *ServerReason))]
 
 
 # Values that several bodies share -----------------------------------------------------------------
@@ -116,7 +119,7 @@ class Run:
     trigger_kind: TriggerKindText
     trigger_message_id: UUID | None
     state: RunState
-    reason: str | None
+    reason: ReasonText | None
     session_mode: SessionModeText
     tool_class: ToolClassText
     billing_mode: BillingMode
@@ -503,7 +506,7 @@ class FinishRun:
     """How a run ended. `costs` is None where the server books none."""
 
     outcome: Outcome
-    reason: str | None = None
+    reason: Annotated[str, Known(tuple(Reason))] | None = None
     metrics: Metrics
     costs: tuple[Cost, ...] | None = None
 

@@ -29,6 +29,7 @@ from .wire import (
     ConsumerName,
     Count,
     FromOne,
+    ReasonText,
     Release,
     Run,
     SessionModeText,
@@ -109,7 +110,7 @@ class RunEndedEvent:
     run_id: UUID
     thread_id: UUID
     state: RunState
-    reason: str | None
+    reason: ReasonText | None
     by: UUID | None
 
 

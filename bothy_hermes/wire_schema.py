@@ -27,7 +27,15 @@ from .wire_events import (
     EventFrame,
 )
 from .wire_operations import CREATE_MESSAGE, DOWNLOAD_FILE, LIST_RUNS, OPERATIONS, Operation, TokenKind
-from .wire_words import PROTOCOL_VERSION, SUBPROTOCOL, ProblemCode, RunState
+from .wire_words import (
+    MAX_BODY_BYTES,
+    MAX_FILE_BYTES,
+    MAX_FRAME_BYTES,
+    PROTOCOL_VERSION,
+    SUBPROTOCOL,
+    ProblemCode,
+    RunState,
+)
 
 JsonSchema = dict[str, Any]
 """A JSON Schema, or a part of an OpenAPI document that holds some."""
@@ -175,6 +183,7 @@ def frames_document() -> JsonSchema:
     return {
         "$schema": DIALECT,
         "title": f"Frames of the Bothy agent gateway, {SUBPROTOCOL}",
+        "x-max-bytes": MAX_FRAME_BYTES,
         "oneOf": [made.add("ServerFrame", server), made.add("AdapterFrame", adapter)],
         "$defs": made.all(),
     }
@@ -268,7 +277,8 @@ def _operation(made: Definitions, operation: Operation, problem: JsonSchema) -> 
         "responses": _responses(made, operation, problem),
     }
     if operation.body is not None:
-        found["requestBody"] = {"required": True, "content": _json(made.of_type(operation.body))}
+        content = _json(made.of_type(operation.body))
+        found["requestBody"] = {"required": True, "content": content, "x-max-bytes": MAX_BODY_BYTES}
     return found
 
 
@@ -304,7 +314,7 @@ def _responses(made: Definitions, operation: Operation, problem: JsonSchema) -> 
     if operation.if_none_match:
         answers[304] = {"description": "The version that the request names is the current one."}
     if operation is DOWNLOAD_FILE:
-        answers[206] = {"description": "The range that the request names.", "content": _bytes()}
+        answers[206] = {"description": "The range that the request names.", **_bytes()}
     found = {str(status): answers[status] for status in sorted(answers)}
     refused = {"description": "A problem.", "content": {"application/problem+json": {"schema": problem}}}
     return {**found, "4XX": refused, "5XX": {"description": "A failure; its body may be anything."}}
@@ -316,7 +326,7 @@ def _answer(made: Definitions, operation: Operation) -> JsonSchema:
         tag = {"ETag": {"required": True, "schema": dict(_QUOTED_VERSION)}}
         return {**found, "headers": tag} if operation.answer is Message else found
     if operation is DOWNLOAD_FILE:
-        return {"description": "The file's bytes.", "content": _bytes()}
+        return {"description": "The file's bytes.", **_bytes()}
     return {"description": "A WebSocket." if operation.status == 101 else "Done."}  # noqa: PLR2004  # HTTP
 
 
@@ -325,7 +335,7 @@ def _json(schema: JsonSchema) -> JsonSchema:
 
 
 def _bytes() -> JsonSchema:
-    return {"application/octet-stream": {}}
+    return {"content": {"application/octet-stream": {}}, "x-max-bytes": MAX_FILE_BYTES}
 
 
 def _problem(made: Definitions) -> JsonSchema:

@@ -184,6 +184,39 @@ def test_the_statuses_are_the_pages(operation, statuses):
     assert set(found["responses"]) == statuses
 
 
+ADAPTER_REASONS = [
+    "adapter_error",
+    "not_allowed",
+    "billing_mode_mismatch",
+    "tool_class_exceeded",
+    "runtime_error",
+    "runtime_busy",
+    "adapter_restarted",
+    "interrupted",
+]
+SERVER_REASONS = ["expired", "agent_offline", "cancelled_by_person"]
+
+
+def test_the_reasons_of_an_end_are_printed():
+    """Those that an adapter gives, and where a run is shown also those of the server alone."""
+    schemas, shown = OPENAPI["components"]["schemas"], [*ADAPTER_REASONS, *SERVER_REASONS]
+    for properties, words in (
+        (schemas["FinishRun"], ADAPTER_REASONS),
+        (schemas["Run"], shown),
+        (FRAMES["$defs"]["RunEndedEvent"], shown),
+    ):
+        assert properties["properties"]["reason"]["anyOf"][0]["x-known-values"] == words
+
+
+def test_limits_in_bytes_are_printed():
+    """Bodies and frames of 1 MiB, files of 100 MiB; no keyword counts bytes."""
+    bodies = [one["requestBody"] for one in operations() if "requestBody" in one]
+    assert {body["x-max-bytes"] for body in bodies} == {2**20}
+    assert FRAMES["x-max-bytes"] == 2**20
+    (file,) = [one for one in operations() if one["operationId"] == "downloadFile"]
+    assert {file["responses"][status]["x-max-bytes"] for status in ("200", "206")} == {100 * 2**20}
+
+
 @pytest.mark.parametrize(
     ("name", "good", "bad"),
     [
