@@ -68,6 +68,8 @@ T = TypeVar("T")
 JsonObject = Mapping[str, Any]
 """A JSON object that is carried as it came."""
 
+_OBJECT = (dict, Mapping)  # what JSON is read as comes first: that is found out without asking the class
+
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(dataclasses.field,))
 def wire_type(*, closed: bool = False) -> Callable[[type[T]], type[T]]:
@@ -186,7 +188,7 @@ def parse(cls: type[T], value: Any, path: str = "") -> T:
     Raises:
         WireError: Naming the first member that is missing, unknown (closed types) or unusable.
     """
-    if not isinstance(value, Mapping):
+    if not isinstance(value, _OBJECT):
         raise WireError(path, "expected an object")
     read = _object_reader(typing.cast("Hashable", cls))
     try:
@@ -217,7 +219,7 @@ def _object_reader(cls: Hashable) -> Reader:
     known = frozenset(name for name, _, _ in steps) if is_closed(make) else None
 
     def read(value: Any) -> Any:
-        if not isinstance(value, Mapping):
+        if not isinstance(value, _OBJECT):
             raise wrong(value, "expected an object")
         if known is not None and not known.issuperset(value):
             raise WireError("", f"has {len(set(value) - known)} unknown member(s)")
@@ -267,7 +269,7 @@ def _bare_reader(bare: Any, limits: tuple[Any, ...]) -> Reader:
     if dataclasses.is_dataclass(bare):
         return _object_reader(typing.cast("Hashable", bare))
     if get_origin(bare) is not None:  # Mapping[str, Any]: an object carried as it came
-        return functools.partial(expect, Mapping, "expected an object")
+        return functools.partial(expect, _OBJECT, "expected an object")
     if bare in SCALARS:
         return SCALARS[bare](limits)
     return enum_reader(bare)

@@ -211,7 +211,7 @@ SCALARS: Mapping[Any, Callable[[tuple[Any, ...]], Reader]] = {
 """What makes the reader of each bare type from its limits."""
 
 
-def expect(kind: type, problem: str, value: Any) -> Any:
+def expect(kind: type | tuple[type, ...], problem: str, value: Any) -> Any:
     """Return a value of a kind.
 
     Raises:
