@@ -21,7 +21,7 @@ from .wire_operations import Operation
 from .wire_words import ProblemCode
 
 _CONSUMER = re.compile(r"[A-Za-z0-9._-]{1,100}")
-_VERSION_TAG = re.compile(r'"([0-9]{1,15})"')
+_VERSION_TAG = re.compile(r'"(0|[1-9][0-9]{0,15})"')
 
 
 @dataclass(frozen=True, slots=True)

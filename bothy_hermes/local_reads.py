@@ -71,8 +71,8 @@ def _get_allow_list(instance: Instance, call: Call) -> Response:
 def _put_heartbeat(instance: Instance, call: Call) -> Response:
     agent_of(instance, call)
     details = call.body.details
-    if details.adapter.version is None or details.protocol_version != PROTOCOL_VERSION:
-        raise invalid("the heartbeat names no adapter version or another protocol")
+    if details.protocol_version != PROTOCOL_VERSION:
+        raise invalid("the heartbeat names another protocol")
     if (details.adapter.name, details.runtime.name) != (ADAPTER_NAME, RUNTIME_NAME):
         raise invalid("the heartbeat names another adapter or runtime")
     instance.presence.heartbeat(call.consumer, call.body)

@@ -15,7 +15,10 @@ def edit(job, message, content, version):
     return job.call("PATCH", f"/messages/{message}", {"content": content}, **headers)
 
 
-@pytest.mark.parametrize(("version", "status"), [(None, 428), ("1", 422), ('W/"1"', 422), ("*", 422)])
+@pytest.mark.parametrize(
+    ("version", "status"),
+    [(None, 428), ("1", 422), ('W/"1"', 422), ("*", 422), ('"01"', 422), ('""', 422), ('"1", "2"', 422)],
+)
 def test_if_match_is_a_quoted_version(tmp_path, version, status):
     with rig(tmp_path, clean=False) as made:
         job = made.running()
