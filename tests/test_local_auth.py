@@ -4,6 +4,7 @@ from datetime import timedelta
 from uuid import UUID
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric import ec
 
 from bothy_hermes.dpop import ProofSigner
 from bothy_hermes.jose import load_private_key
@@ -161,6 +162,21 @@ def test_a_proof_is_for_its_request(tmp_path, wrong, reason):
         answer = prover.call("GET", "/me", wrong=wrong)
         assert (answer.status, answer.code) == (401, "invalid_dpop_proof")
         assert made.violations == [f"getMe: a proof that proves nothing ({reason})"]
+
+
+def test_a_stolen_token_is_of_no_use_without_its_key(tmp_path):
+    """A proof that is right in everything but its key opens nothing, with either token."""
+    with rig(tmp_path, clean=False, dpop=True) as made:
+        prover = Prover(made)
+        made.connect()
+        posted = made.say(made.thread())
+        event = made.take()
+        prover.signer = ProofSigner(ec.generate_private_key(ec.SECP256R1()))
+        assert prover.call("GET", "/me").code == "invalid_dpop_proof"
+        assert prover.call("GET", f"/runs/{posted.run_id}", event["token"]).code == "invalid_dpop_proof"
+        assert made.violations == [
+            f"{name}: a proof that proves nothing (jkt)" for name in ("getMe", "getRun")
+        ]
 
 
 @pytest.mark.parametrize(("age", "status"), [(60, 200), (61, 401), (-30, 200), (-31, 401)])
