@@ -11,8 +11,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-MAX_ANCESTORS = 20
-"""How far a session's ancestors are followed: each is one compression."""
+from .runtime import MAX_ANCESTORS, SessionSwitch
 
 _SESSION_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{7,127}")
 """The shape of an ID; a number alone would be one of a list."""
@@ -43,12 +42,16 @@ class HermesSessions:
             found = getattr(store._entries.get(session_key), "session_id", None)  # noqa: SLF001  # before 0.19.1
         return str(found) if found else None
 
-    async def is_ours(self, session_id: str) -> bool:
-        """Whether an ID names a session of this profile that was made on this platform."""
-        if not _SESSION_ID.fullmatch(session_id) or session_id.isdigit():
-            return False
-        row = await self._row(session_id)
-        return row is not None and row.get("id") == session_id and row.get("source") == self._platform_key
+    async def fault_of(self, reference: str) -> SessionSwitch | None:
+        """Why a reference cannot be continued; None when it names a session made here on this platform."""
+        if not _SESSION_ID.fullmatch(reference) or reference.isdigit():
+            return SessionSwitch.NO_ID
+        row = await self._row(reference)
+        if row is None:
+            return SessionSwitch.MISSING
+        if row.get("id") != reference:
+            return SessionSwitch.NO_ID
+        return None if row.get("source") == self._platform_key else SessionSwitch.FOREIGN
 
     async def parent(self, session_id: str) -> str | None:
         """The session out of which a session grew by a compression, None when it did not.

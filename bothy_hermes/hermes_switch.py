@@ -67,10 +67,10 @@ class SessionSwitcher:
             return await self._begin(turn, current)
         if reference is None or await self._platform.sessions.goes_on_with(current, reference):
             return SessionSwitch.KEPT
-        if await self._bind(turn, reference):
-            return SessionSwitch.BOUND
-        await self._begin(turn, self._current(turn))
-        return SessionSwitch.MISSING
+        bound = await self._bind(turn, reference)
+        if bound.in_vain:
+            await self._begin(turn, self._current(turn))
+        return bound
 
     async def _begin(self, turn: TurnRequest, current: str | None) -> SessionSwitch:
         """Give a thread a session without history; one that has none gets it with its next turn."""
@@ -81,12 +81,14 @@ class SessionSwitcher:
             raise SessionRefused(Command.NEW)
         return SessionSwitch.NEW
 
-    async def _bind(self, turn: TurnRequest, reference: str) -> bool:
-        """Give a thread a session that exists, or the one in which that goes on; tells whether it has it."""
-        if not await self._platform.sessions.is_ours(reference):
-            return False
+    async def _bind(self, turn: TurnRequest, reference: str) -> SessionSwitch:
+        """Give a thread a session that exists, or the one in which that goes on."""
+        fault = await self._platform.sessions.fault_of(reference)
+        if fault is not None:
+            return fault
         await self._command(turn, Command.RESUME, reference)
-        return await self._platform.sessions.goes_on_with(self._current(turn), reference)
+        taken = await self._platform.sessions.goes_on_with(self._current(turn), reference)
+        return SessionSwitch.BOUND if taken else SessionSwitch.NOT_TAKEN
 
     def _current(self, turn: TurnRequest) -> str | None:
         return self._platform.sessions.of_thread(self._platform.session_key(turn))

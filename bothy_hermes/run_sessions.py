@@ -8,13 +8,13 @@ A guest's session is its run's own: nothing of it is reported (docs/protocol.md,
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from .clock import Clock
 from .defaults import LOGGER_NAME
 from .plain_text import one_line
 from .run_calls import session_call, title_call
-from .runtime import Runtime, SessionSwitch, TurnRequest
+from .runtime import MAX_ANCESTORS, Runtime, SessionSwitch, TurnRequest
 from .store import Change, Store, ThreadSession
 from .wire import ReportAgentSession, ThreadView
 from .wire_events import Invocation
@@ -28,8 +28,18 @@ TITLE_SECONDS = 2.0
 TITLE_POLL_SECONDS = 0.1
 """Between two looks for the title: Hermes announces it to nobody."""
 
-MAX_PARENTS = 20
-"""How far a session's ancestors are followed: each is one compression."""
+SESSION_SENTENCES: Mapping[SessionSwitch, str] = {
+    SessionSwitch.MISSING: "The session that was named does not exist (any more): a new one was begun.",
+    SessionSwitch.NO_ID: "A session is named by its ID, not by a title or a number: a new one was begun.",
+    SessionSwitch.FOREIGN: "The session that was named belongs to another platform: a new one was begun.",
+    SessionSwitch.NOT_TAKEN: "Hermes did not go on with the session that was named: a new one was begun.",
+}
+"""What people read when the session that they named could not be continued."""
+
+REFUSED_SENTENCE = (
+    "Hermes kept the thread's old session although the run was not to go on with it: nothing was done."
+)
+"""What people read when a run ends because of that."""
 
 
 class RunSession:
@@ -55,12 +65,17 @@ class RunSession:
         self._thread = thread
         self._switch = SessionSwitch.KEPT
 
-    async def prepare(self, turn: TurnRequest) -> None:
-        """Bring the thread onto the wanted session."""
+    async def prepare(self, turn: TurnRequest) -> str | None:
+        """Bring the thread onto the wanted session; returns what people should know about it.
+
+        Raises:
+            SessionRefused: The turn must not take place (`REFUSED_SENTENCE`).
+        """
         if self._run.kind is RunKind.OPERATOR:
             self._switch = await self._runtime.use_session(
                 turn, self._mode, self._wanted.external_session_ref
             )
+        return SESSION_SENTENCES.get(self._switch)
 
     async def closing_changes(self, session_id: str | None, *, completed: bool) -> Sequence[Change]:
         """What is to be stored with the run's end: the report, the title, the thread's session.
@@ -83,7 +98,7 @@ class RunSession:
 
     async def _report(self, session_id: str, parent: str | None) -> ReportAgentSession | None:
         """The report, None when the server knows already what there is to say."""
-        missing = self._switch is SessionSwitch.MISSING
+        missing = self._switch.in_vain
         started = missing or self._switch is SessionSwitch.NEW or await self._is_fresh(session_id, parent)
         # A session that a person named is the thread's once it is reported, not before.
         known = session_id == self._wanted.external_session_ref and self._mode is not SessionMode.BIND
@@ -102,7 +117,7 @@ class RunSession:
         before = await self._store.get_session(self._run.thread_id)
         known = {self._wanted.external_session_ref, before.session_id if before else None}
         ancestor: str | None = session_id
-        for _ in range(MAX_PARENTS):
+        for _ in range(MAX_ANCESTORS):
             if ancestor is None or ancestor in known:
                 return ancestor is None
             ancestor = parent if ancestor == session_id else await self._runtime.session_parent(ancestor)

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 from .defaults import LOGGER_NAME
-from .errors import BothyError, ProblemAnswer, RunEnded, describe
+from .errors import BothyError, ProblemAnswer, RunEnded, SessionRefused, describe
 from .live_box import LiveBox
 from .proof import Proof
 from .run_calls import finish_call, message_call, response_call
@@ -24,7 +24,7 @@ from .run_context import Prepared
 from .run_followups import RunFollowups
 from .run_outbox import OutboxEvents, RunOutbox
 from .run_patches import Patcher
-from .run_sessions import RunSession
+from .run_sessions import REFUSED_SENTENCE, RunSession
 from .run_stages import START_REFUSALS, TURN_ENDS, End, RunOver, Stage, check_stage
 from .run_tokens import RunToken
 from .runtime import BusyMode, PromptKind, Spending, TurnEnd, TurnOutcome, TurnRequest
@@ -195,6 +195,7 @@ class RunWork(OutboxEvents):
             _log.error("run %s: %s", self.run_id, describe(error))
             if self._live is not None:
                 self._live.view.turn_ended(TurnEnd(TurnOutcome.FAILED, type(error).__name__))
+                self._live.view.remark(REFUSED_SENTENCE if isinstance(error, SessionRefused) else None)
             return End(Outcome.FAILED, Reason.ADAPTER_ERROR)
 
     async def _prepare(self) -> tuple[Prepared, Proof]:
@@ -247,7 +248,7 @@ class RunWork(OutboxEvents):
     async def _turn(self, prepared: Prepared, started: RunView, group: asyncio.TaskGroup) -> End:
         live = self._go_live(prepared, started, group)
         self._beside(group, live.patcher.run())
-        await self._unless_decided(live.session.prepare(prepared.turn))
+        live.view.remark(await self._unless_decided(live.session.prepare(prepared.turn)))
         self._stop_if_decided()
         self._move(Stage.TURN)
         ended = await self._ask_hermes(prepared.turn, live.view)

@@ -195,6 +195,10 @@ class PromptEnd(StrEnum):
     """The turn was interrupted, or Hermes has given the prompt up."""
 
 
+MAX_ANCESTORS = 20
+"""How far a session's ancestors are followed: each is one compression."""
+
+
 class SessionSwitch(StrEnum):
     """What became of the wish for a session."""
 
@@ -205,7 +209,18 @@ class SessionSwitch(StrEnum):
     BOUND = "bound"
     """The thread goes on with the named session."""
     MISSING = "missing"
-    """The named session is not one of this agent's on this platform; a new one serves the thread."""
+    """There is no session with the named ID (any more); a new one serves the thread."""
+    NO_ID = "no_id"
+    """What was named is no session's ID: a title, a number, a command; a new one serves the thread."""
+    FOREIGN = "foreign"
+    """The named session was made on another platform; a new one serves the thread."""
+    NOT_TAKEN = "not_taken"
+    """Hermes did not go on with the named session although it has it; a new one serves the thread."""
+
+    @property
+    def in_vain(self) -> bool:
+        """Whether the named session could not be continued."""
+        return self not in {SessionSwitch.KEPT, SessionSwitch.NEW, SessionSwitch.BOUND}
 
 
 @dataclass(frozen=True, slots=True)

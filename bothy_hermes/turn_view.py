@@ -177,6 +177,12 @@ class TurnView(TurnEvents):
         """The run may not spend so: it ends, whatever the turn comes to."""
         self._end_run(Reason.BILLING_MODE_MISMATCH)
 
+    def remark(self, line: str | None) -> None:
+        """Have people read a line beside the work; None says nothing."""
+        if line is not None:
+            self._box.note(line)
+            self._patcher.poke()
+
     # The end --------------------------------------------------------------------------------------
 
     def turn_ended(self, end: TurnEnd) -> None:

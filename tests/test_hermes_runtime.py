@@ -637,7 +637,7 @@ class TestPrompts:
         play(scene)
 
 
-FIRST, SECOND = "20261130_120000_aaaaaaaa", "20261130_130000_bbbbbbbb"
+FIRST, SECOND, THIRD = (f"20261130_1{number}0000_aaaaaaaa" for number in (2, 3, 4))
 
 
 class TestSessions:
@@ -674,8 +674,9 @@ class TestSessions:
             (SessionMode.RESUME, FIRST, FIRST, SessionSwitch.KEPT, []),
             (SessionMode.RESUME, SECOND, FIRST, SessionSwitch.BOUND, [(Command.RESUME, SECOND)]),
             (SessionMode.BIND, SECOND, None, SessionSwitch.BOUND, [(Command.RESUME, SECOND)]),
-            (SessionMode.BIND, "a title", FIRST, SessionSwitch.MISSING, [(Command.NEW, None)]),
-            (SessionMode.BIND, "a title", None, SessionSwitch.MISSING, []),
+            (SessionMode.BIND, THIRD, FIRST, SessionSwitch.MISSING, [(Command.NEW, None)]),
+            (SessionMode.BIND, "a title", FIRST, SessionSwitch.NO_ID, [(Command.NEW, None)]),
+            (SessionMode.BIND, "a title", None, SessionSwitch.NO_ID, []),
         ],
     )
     def test_decision_10_the_thread_is_brought_onto_the_wanted_session(  # noqa: PLR0917  # the table's columns
@@ -687,7 +688,7 @@ class TestSessions:
     def test_decision_10_a_bind_without_effect_is_a_missing_session(self, play):
         """What Hermes answered is a text; the store says what it did."""
         found, commands = self.switched(play, SessionMode.BIND, SECOND, becomes="20261130_180000_88888888")
-        assert found is SessionSwitch.MISSING
+        assert found is SessionSwitch.NOT_TAKEN
         assert commands[0] == (Command.RESUME, SECOND)
 
     def test_a_session_that_must_not_go_on_ends_the_run(self, play):

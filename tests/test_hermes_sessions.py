@@ -5,7 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from bothy_hermes.hermes_sessions import MAX_ANCESTORS, HermesSessions
+from bothy_hermes.hermes_sessions import HermesSessions
+from bothy_hermes.runtime import MAX_ANCESTORS, SessionSwitch
 from tests.fakes import hermes
 
 FIRST, CHILD, RESET = "20261130_120000_aaaaaaaa", "20261130_130000_bbbbbb", "20261130_140000_cccccccc"
@@ -27,6 +28,7 @@ ROWS = {
     },
     "20261130_150000_dddddddd": {"id": "20261130_150000_dddddddd", "source": "cli"},
     "Mine": {"id": FIRST, "source": "bothy"},
+    "Watering": {"id": FIRST, "source": "bothy"},
     "12345678": {"id": "12345678", "source": "bothy"},
 }
 
@@ -58,22 +60,23 @@ def test_an_older_store_is_read_by_its_entries():
 
 
 @pytest.mark.parametrize(
-    ("reference", "ours"),
+    ("reference", "fault"),
     [
-        (FIRST, True),
-        (CHILD, True),
-        ("20261130_150000_dddddddd", False),
-        ("20200101_000000_00000000", False),
-        ("Mine", False),
-        ("12345678", False),
-        (f"{FIRST} --all", False),
-        ("/new", False),
-        ("", False),
+        (FIRST, None),
+        (CHILD, None),
+        ("20261130_150000_dddddddd", SessionSwitch.FOREIGN),
+        ("20200101_000000_00000000", SessionSwitch.MISSING),
+        ("Mine", SessionSwitch.NO_ID),
+        ("Watering", SessionSwitch.NO_ID),
+        ("12345678", SessionSwitch.NO_ID),
+        (f"{FIRST} --all", SessionSwitch.NO_ID),
+        ("/new", SessionSwitch.NO_ID),
+        ("", SessionSwitch.NO_ID),
     ],
 )
-def test_decision_10_only_an_id_of_this_platform_is_ours(reference, ours):
+def test_decision_10_only_an_id_of_this_platform_can_be_continued(reference, fault):
     """No title, no place in a list, no other platform's session, nothing with a command in it."""
-    assert ask(sessions().is_ours(reference)) is ours
+    assert ask(sessions().fault_of(reference)) is fault
 
 
 def test_a_parent_is_what_was_compressed_and_not_what_was_left():

@@ -4,11 +4,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from bothy_hermes.run_sessions import RunSession
+from bothy_hermes.run_sessions import SESSION_SENTENCES, RunSession
 from bothy_hermes.runtime import RuntimeCapabilities, SessionSwitch
 from bothy_hermes.store import OutboxCall, ThreadSession
 from bothy_hermes.wire import ThreadView
-from bothy_hermes.wire_words import TitleSource
+from bothy_hermes.wire_words import MAX_STATUS_CHARS, TitleSource
 from tests.fakes.edge_kit import THREAD
 from tests.fakes.flow_kit import invocation, with_rooms
 
@@ -85,6 +85,25 @@ def test_a_guest_asks_for_nothing_and_reports_nothing(tmp_path):
     assert list(changes) == []
 
 
+@pytest.mark.parametrize("switch", list(SessionSwitch))
+def test_people_are_told_why_a_named_session_was_not_continued(tmp_path, switch):
+    """A sentence of its own for each kind, short enough for the box, and nothing of what was named."""
+
+    async def on_rooms(made):
+        made.runtime.switch = switch
+        asked = invocation(session_mode="bind", agent_session={"external_session_ref": OLD, "version": 3})
+        work = RunSession(made.runtime, made.store, made.fake.clock, asked, thread())
+        return await work.prepare(SimpleNamespace())
+
+    said = with_rooms(tmp_path, on_rooms)
+    assert (said is not None) is switch.in_vain
+    assert len(set(SESSION_SENTENCES.values())) == len(SESSION_SENTENCES)
+    if said is not None:
+        assert said.endswith("a new one was begun.")
+        assert len(said) <= MAX_STATUS_CHARS
+        assert OLD not in said
+
+
 # The report ---------------------------------------------------------------------------------------
 
 
@@ -100,6 +119,9 @@ def test_a_guest_asks_for_nothing_and_reports_nothing(tmp_path):
         ("bind", OLD, OLD, SessionSwitch.BOUND, None, (OLD, False, None)),
         ("bind", OLD, CHILD, SessionSwitch.BOUND, None, (CHILD, False, None)),
         ("bind", OLD, NEW, SessionSwitch.MISSING, None, (NEW, True, "session_missing")),
+        ("bind", "a title", NEW, SessionSwitch.NO_ID, None, (NEW, True, "session_missing")),
+        ("bind", OLD, NEW, SessionSwitch.FOREIGN, None, (NEW, True, "session_missing")),
+        ("bind", OLD, NEW, SessionSwitch.NOT_TAKEN, None, (NEW, True, "session_missing")),
         ("resume", OLD, NEW, SessionSwitch.MISSING, None, (NEW, True, None)),
     ],
     ids=[
@@ -112,6 +134,9 @@ def test_a_guest_asks_for_nothing_and_reports_nothing(tmp_path):
         "bound",
         "bound, under another ID",
         "the named one is missing",
+        "what was named is no ID",
+        "the named one is another platform's",
+        "Hermes did not take the named one",
         "the resumed one is missing",
     ],
 )

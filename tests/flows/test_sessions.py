@@ -4,7 +4,9 @@ import asyncio
 
 import pytest
 
+from bothy_hermes.errors import SessionRefused
 from bothy_hermes.local_options import ServerOptions
+from bothy_hermes.run_sessions import REFUSED_SENTENCE, SESSION_SENTENCES
 from bothy_hermes.runtime import SessionSwitch, TurnEnd, TurnOutcome
 from bothy_hermes.wire_words import TitleSource
 from tests.fakes.adapter_kit import world
@@ -83,6 +85,25 @@ def test_decision_10_a_missing_session_is_said_to_be_missing(tmp_path):
         await made.ended(run_id)
         assert made.runtime.sessions_wanted[-1] == ("bind", "20200101_000000_00000000")
         assert session_of(made, thread) == (SECOND, 2)
+        said = SESSION_SENTENCES[SessionSwitch.MISSING]
+        assert made.instance.run(run_id).document.status_line == said
+
+    flow(tmp_path, steps, hermes)
+
+
+def test_a_session_that_must_not_go_on_ends_the_run_with_a_sentence(tmp_path):
+    """Nothing is asked of the model, and people read why."""
+    hermes = Sessions()
+
+    async def refuse(*_args):
+        raise SessionRefused("new")
+
+    async def steps(made):
+        made.runtime.use_session = refuse
+        view = await made.ended(made.say(made.thread(), "anew", session_mode="new"))
+        assert (view.run.state, view.run.reason) == ("failed", "adapter_error")
+        assert view.document.status_line == REFUSED_SENTENCE
+        assert made.runtime.turns == []
 
     flow(tmp_path, steps, hermes)
 

@@ -6,6 +6,8 @@ from contextlib import closing
 import pytest
 
 from bothy_hermes.install_plan import Entry
+from bothy_hermes.run_sessions import SESSION_SENTENCES
+from bothy_hermes.runtime import SessionSwitch
 from tests.live.talk import Talk
 
 CLI_SESSION = "20261130_101010_c11c11c1"
@@ -113,6 +115,8 @@ def test_what_is_no_session_of_this_agent_here_is_not_bound(talk, world, kind):
     }
     assert not knows(talk, f"with a {kind}", session_mode="bind", bind_ref=named[kind])
     assert reference(talk) not in (None, first, named[kind])
+    said = {"cli": SessionSwitch.FOREIGN, "unknown": SessionSwitch.MISSING}.get(kind, SessionSwitch.NO_ID)
+    assert talk.run(talk.runs()[-1]).document.status_line == SESSION_SENTENCES[said]
 
 
 def test_a_compressed_session_goes_on_in_its_child_and_bothy_is_told(talk, world):
