@@ -194,7 +194,7 @@ GUARDED = {
         "demo_person",
     },
     "websockets": {"bothy_socket", "local_gateway"},
-    "socket": {"bothy_exchange"},
+    "socket": {"bothy_exchange", "demo_person"},
     "ssl": {"bothy_connections", "bothy_exchange", "bothy_socket"},
     "sqlite3": {
         "store",
