@@ -3,7 +3,7 @@
 import pytest
 
 from bothy_hermes.actual_mode import UNKNOWN, determine
-from bothy_hermes.runtime import ResolvedCredential
+from bothy_hermes.runtime import ResolvedCredential, Spending
 from bothy_hermes.wire_words import BillingMode, KeyType
 
 ORGANIZATION, PERSONAL = BillingMode.ORGANIZATION, BillingMode.PERSONAL
@@ -55,3 +55,19 @@ def test_the_evidence_names_kinds_only():
     )
     assert UNKNOWN.evidence.provider is None
     assert UNKNOWN.evidence.key_type == "unknown"
+
+
+@pytest.mark.parametrize(
+    ("credential", "spending"),
+    [
+        (
+            ResolvedCredential("custom", KeyType.API_KEY, "http://127.0.0.1:9/v1"),
+            Spending(ORGANIZATION, "custom", "http://127.0.0.1:9/v1"),
+        ),
+        (ResolvedCredential("anthropic", KeyType.OAUTH), Spending(PERSONAL, "anthropic")),
+        (ResolvedCredential("custom", KeyType.OAUTH, "http://127.0.0.1:9/v1"), None),
+    ],
+)
+def test_what_a_turn_is_held_to_is_what_was_proven(credential, spending):
+    """The mode, the provider and its server; nothing where nothing is proven."""
+    assert determine(credential).spending == spending

@@ -24,6 +24,33 @@ def test_a_command_is_ours_and_known_by_its_message(monkeypatch, command, refere
     assert (event.text, event.internal, event.message_id, event.source) == (text, True, "m-1", "source")
 
 
+def test_an_agent_is_halted_with_its_subagents():
+    """What does not stream is looked at for an interrupt too late: so all of them stream."""
+    stops = []
+    grandchild = SimpleNamespace(session_id="c2", _disable_streaming=True, _active_children=[])
+    child = SimpleNamespace(session_id="c1", _disable_streaming=True, _active_children=[grandchild])
+    agent = SimpleNamespace(
+        session_id="s",
+        _disable_streaming=True,
+        _active_children=[child],
+        interrupt=lambda: stops.append((agent._disable_streaming, child._disable_streaming)),
+    )
+    hermes_control.halt(agent)
+    assert stops == [(False, False)]
+    assert grandchild._disable_streaming is False
+    assert hermes_control.subagent_sessions(agent) == {"c1", "c2"}
+
+
+def test_the_stop_that_nothing_outlasts_is_taken_where_there_is_one():
+    """From 0.21 on a compression masks plain interrupts."""
+    stops = []
+    agent = SimpleNamespace(
+        interrupt=lambda: stops.append("plain"), hard_interrupt=lambda: stops.append("hard")
+    )
+    hermes_control.halt(agent)
+    assert stops == ["hard"]
+
+
 def test_everything_that_a_session_waits_for_is_released(monkeypatch):
     """A stopped turn stays blocked on a question until it is answered; nobody has denied a command."""
     state = hermes.installed(monkeypatch)

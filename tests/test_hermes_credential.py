@@ -5,11 +5,14 @@ import pytest
 from bothy_hermes.actual_mode import determine
 from bothy_hermes.hermes_credential import (
     UNKNOWN_CREDENTIAL,
+    credential_of,
     kind_of_answer,
     other_routes,
+    pays_same,
     resolve_credential,
 )
-from bothy_hermes.runtime import ResolvedCredential
+from bothy_hermes.runtime import ResolvedCredential, Spending
+from bothy_hermes.turn_facts import Payee
 from bothy_hermes.wire_words import BillingMode, KeyType
 from tests.fakes import hermes
 from tests.fakes.hermes import credential
@@ -220,3 +223,84 @@ def test_a_shape_means_a_login_where_it_is_anthropics(monkeypatch, provider, key
     """Other providers sell keys of the same shapes; a key that only repeats the provider is none."""
     hermes.installed(monkeypatch)
     assert kind_of_answer(answer(key, provider)).key_type is kind
+
+
+class TestOneRequest:
+    """Whom one model request pays."""
+
+    EVIDENCE = Spending(ORGANIZATION, "custom", "http://127.0.0.1:9/v1")
+
+    @pytest.mark.parametrize(
+        ("payee", "same"),
+        [
+            (Payee("custom", "http://127.0.0.1:9/v1"), True),
+            (Payee("custom", "http://127.0.0.1:9/v1/"), True),
+            (Payee("auto", "http://127.0.0.1:9/v1"), True),
+            (Payee("custom", "http://127.0.0.1:8/v1"), False),
+            (Payee("custom", "http://127.0.0.1:9/v2"), False),
+            (Payee("custom", ""), False),
+            (Payee("openrouter", "http://127.0.0.1:9/v1"), False),
+            (Payee("custom", "http://127.0.0.1:9/v1", "codex_app_server"), False),
+        ],
+    )
+    def test_the_same_is_paid_by_provider_and_server(self, payee, same):
+        """An interface that uses a login of its own is never the same."""
+        assert pays_same(payee, self.EVIDENCE) is same
+
+    @pytest.mark.parametrize(
+        ("provider", "named", "same"),
+        [("anthropic", "anthropic", True), ("anthropic", "auto", False), ("custom", "custom", False)],
+    )
+    def test_without_a_server_in_the_evidence_the_provider_says_enough(self, provider, named, same):
+        """But for servers of one's own, and where no provider is named."""
+        evidence = Spending(ORGANIZATION, provider)
+        assert pays_same(Payee(named, "https://api.anthropic.com"), evidence) is same
+
+    def test_a_provider_is_judged_as_hermes_resolves_it(self, monkeypatch):
+        """By its name; the address would have Hermes look for another key."""
+        state = hermes.installed(monkeypatch)
+        state.runtime = answer("sk-or-v1-abc", "openrouter")
+        found = credential_of(Payee("openrouter", "https://openrouter.ai/api/v1"))
+        assert found == ResolvedCredential("openrouter", KeyType.API_KEY)
+        asked = {"requested": "openrouter", "explicit_api_key": None, "explicit_base_url": None}
+        assert state.asked == [asked]
+
+    def test_a_server_of_ones_own_is_judged_by_its_address(self, monkeypatch):
+        """Whatever name Hermes gives it."""
+        state = hermes.installed(monkeypatch)
+        state.runtime = answer("no-key-required", "custom")
+        for name in ("custom", "auto"):
+            assert credential_of(Payee(name, "http://127.0.0.1:8/v1")) == UNKNOWN_CREDENTIAL
+        assert {one["explicit_base_url"] for one in state.asked} == {"http://127.0.0.1:8/v1"}
+
+    @pytest.mark.parametrize(
+        ("keys", "kind"), [(["some-key"], KeyType.API_KEY), (["some-key", LOGIN], KeyType.UNKNOWN)]
+    )
+    def test_a_key_that_the_configuration_states_counts(self, monkeypatch, keys, kind):
+        """And where it states several kinds for one server, nobody can tell which is meant."""
+        state = hermes.installed(monkeypatch)
+        url = "http://127.0.0.1:8/v1"
+        state.config = {
+            "fallback_providers": [{"provider": "custom", "base_url": url, "api_key": key} for key in keys],
+            "delegation": {"provider": "custom", "base_url": "http://127.0.0.1:7/v1", "api_key": LOGIN},
+        }
+        state.runtime = lambda **asked: answer(asked["explicit_api_key"] or "no-key-required", "custom")
+        assert credential_of(Payee("custom", f"{url}/")).key_type is kind
+
+    @pytest.mark.parametrize(
+        "payee", [Payee(""), Payee("openai-codex", "", "codex_app_server"), Payee("moa", "moa://local")]
+    )
+    def test_what_pays_by_a_login_of_its_own_or_nobody_proves_nothing(self, monkeypatch, payee):
+        """Hermes is not even asked."""
+        state = hermes.installed(monkeypatch)
+        state.runtime = AssertionError("not asked")
+        assert credential_of(payee) == UNKNOWN_CREDENTIAL
+
+    def test_the_server_is_part_of_what_is_found(self, monkeypatch):
+        """The evidence of a run holds its requests to it; nobody sees it."""
+        state = hermes.installed(monkeypatch)
+        state.requested = "custom"
+        state.runtime = answer("some-key", "custom", base_url="http://127.0.0.1:9/v1")
+        found = resolve_credential().credential
+        assert found.base_url == "http://127.0.0.1:9/v1"
+        assert "127.0.0.1" not in repr(found)

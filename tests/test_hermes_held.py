@@ -18,6 +18,12 @@ class TestRunningAgent:
         runner.works("key", agent, at_work_on)
         assert (hermes_held.running_agent(runner, "key", "m-1") is agent) is found
 
+    def test_whichever_agent_is_in_sight_is_found_without_a_message(self):
+        """A text may have become a turn of its own."""
+        runner, agent = hermes.Runner(), hermes.Agent()
+        runner.works("key", agent, "m-0")
+        assert hermes_held.running_agent(runner, "key") is agent
+
     def test_before_the_agent_there_is_nobody(self):
         """Hermes holds its place with an object that can do nothing."""
         runner = hermes.Runner()

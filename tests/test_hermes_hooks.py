@@ -3,6 +3,7 @@
 import contextvars
 import logging
 from types import SimpleNamespace
+from typing import ClassVar
 from uuid import UUID
 
 import pytest
@@ -13,6 +14,7 @@ from bothy_hermes.turn_facts import (
     Asked,
     Ended,
     Ids,
+    Payee,
     Replied,
     Requested,
     RequestFailed,
@@ -29,16 +31,25 @@ def heard(monkeypatch):
     """A receiver in the context of a turn; `facts` is what it passed on."""
     state = hermes.installed(monkeypatch)
     state.in_thread(THREAD)
-    facts, held = [], {}
+    facts, held, subagents = [], {}, {}
+    money = SimpleNamespace(asked=[], admits=True, order=[])
+
+    def admit(thread, payee):
+        money.asked.append((thread, payee))
+        money.order.append(len(facts))
+        return money.admits
+
     receiver = HookReceiver(
         "bothy",
         hermes.HOME,
         lambda thread, fact: facts.append((thread, fact)),
         lambda _thread: held,
-        admit=lambda _thread, _payee: True,
-        thread_of_subagent=lambda _session: None,
+        admit=admit,
+        thread_of_subagent=subagents.get,
     )
-    return SimpleNamespace(state=state, facts=facts, held=held, hear=receiver.hear)
+    return SimpleNamespace(
+        state=state, facts=facts, held=held, hear=receiver.hear, money=money, subagents=subagents
+    )
 
 
 def payload(**more):
@@ -107,6 +118,16 @@ class TestWhoseHook:
         heard.hear("pre_llm_call", payload(platform="subagent"))
         assert heard.facts == [(THREAD, Asked(Ids("s", "s", "t"), subagent=True))]
 
+    def test_a_subagent_without_its_turns_context_is_known_by_its_session(self, heard):
+        """0.19 runs it on a thread that knows nothing of the turn."""
+        heard.state.env.set({})
+        heard.subagents["s"] = THREAD
+        heard.hear("pre_llm_call", payload(platform="subagent"))
+        assert heard.facts == [(THREAD, Asked(Ids("s", "s", "t"), subagent=True))]
+        heard.hear("pre_llm_call", payload(platform="subagent", session_id="s2"))
+        heard.hear("pre_llm_call", payload())
+        assert len(heard.facts) == 1
+
     def test_a_hook_without_a_platform_is_told_by_its_thread(self, heard):
         """post_tool_call names none."""
         named = payload(tool_name="todo")
@@ -137,6 +158,54 @@ class Broken:
     @property
     def function(self):
         raise RuntimeError("secret")
+
+
+class TestMoney:
+    """The gate is asked before anything else about a model request."""
+
+    PAID: ClassVar = {
+        "provider": "custom",
+        "base_url": "http://127.0.0.1:9/v1",
+        "api_mode": "chat_completions",
+    }
+
+    @pytest.mark.parametrize("name", ["pre_api_request", "post_api_request"])
+    @pytest.mark.parametrize("platform", ["bothy", "subagent"])
+    def test_each_request_of_the_turns_context_is_looked_at_first(self, heard, name, platform):
+        """Before it, a subagent's too; and behind it, should Hermes have given the first hook up."""
+        heard.hear(name, payload(platform=platform, **self.PAID))
+        assert heard.money.asked == [(THREAD, Payee(*self.PAID.values()))]
+        assert heard.money.order == [0]
+        assert len(heard.facts) == 1
+
+    @pytest.mark.parametrize("missing", [None, ""])
+    def test_a_request_that_names_nobody_is_asked_about_all_the_same(self, heard, missing):
+        """Nobody is nobody whom the evidence names."""
+        heard.hear("pre_api_request", payload(provider=missing))
+        assert heard.money.asked == [(THREAD, Payee("", "", ""))]
+
+    def test_a_request_that_does_not_leave_shows_the_model_nothing(self, heard):
+        """A text that it held opens the next run."""
+        heard.money.admits = False
+        heard.hear("pre_api_request", payload(**self.PAID))
+        assert heard.facts == []
+        heard.hear("post_api_request", payload(**self.PAID))
+        assert [type(fact) for _, fact in heard.facts] == [Replied]
+
+    @pytest.mark.parametrize(
+        "name", ["pre_llm_call", "api_request_error", "post_tool_call", "on_session_end"]
+    )
+    def test_no_other_hook_pays_anybody(self, heard, name):
+        """They name no provider, or speak of what is over."""
+        heard.hear(name, payload(**self.PAID))
+        assert heard.money.asked == []
+
+    def test_requests_of_others_are_none_of_ours(self, heard):
+        """Another platform's, another profile's."""
+        heard.hear("pre_api_request", payload(platform="telegram", **self.PAID))
+        heard.state.home.set("/profiles/two")
+        heard.hear("pre_api_request", payload(**self.PAID))
+        assert heard.money.asked == []
 
 
 class TestWhatItSays:

@@ -6,6 +6,7 @@ import importlib
 import inspect
 import sys
 from types import SimpleNamespace
+from typing import ClassVar
 from uuid import UUID
 
 import pytest
@@ -593,3 +594,117 @@ def test_a_method_that_hermes_may_pass_metadata_to_takes_it(stage):
     platform = stage().open()
     for name in ("send", "edit_message", "send_draft", "send_clarify", "send_slash_confirm"):
         assert "metadata" in inspect.signature(getattr(platform, name)).parameters, name
+
+
+class TestMoney:
+    """Whom a turn pays is settled before anything of it is sent."""
+
+    FOREIGN: ClassVar = {
+        "provider": "nous",
+        "base_url": "https://nous.example/v1",
+        "api_mode": "chat_completions",
+    }
+
+    async def turn(self, made, *, before=lambda _platform: None, during):
+        """A turn in which Hermes does something on a thread of its own; returns its end and who was told."""
+        platform = await made.connected()
+        told, stops = RecordedEvents(), []
+        agent = hermes.Agent()
+        agent.session_id, agent._disable_streaming, agent._active_children = "s", True, []
+        agent.interrupt = lambda: stops.append("interrupt")
+        platform.gateway_runner.works(KEY, agent, str(MESSAGE))
+        before(platform)
+
+        async def hermes_turn(event):
+            made.state.in_thread(THREAD)
+            await platform.on_processing_start(event)
+            platform.hear("pre_llm_call", IDS)
+            await asyncio.to_thread(during, platform, stops)
+            platform.hear("on_session_end", {**IDS, "interrupted": bool(stops)})
+            await settle()
+            await platform.on_processing_complete(event, hermes.ProcessingOutcome.SUCCESS)
+
+        platform.on_handle = hermes_turn
+        end = await platform._bothy.start_turn(REQUEST, told)
+        await platform.disconnect()
+        return end, told, stops
+
+    def test_the_agent_is_interrupted_before_the_hook_of_a_foreign_request_returns(self, stage):
+        """What comes through the loop could come too late."""
+        made, seen = stage(), []
+
+        def ask_a_stranger(platform, stops):
+            platform.hear("pre_api_request", {**IDS, **self.FOREIGN})
+            seen.append((list(stops), platform.agent(REQUEST)._disable_streaming))
+
+        async def scene():
+            end, told, _ = await self.turn(made, during=ask_a_stranger)
+            assert seen == [(["interrupt"], False)]
+            assert told.of("money_refused") == [None]
+            assert end.outcome is TurnOutcome.CANCELLED
+
+        play(scene())
+
+    def test_a_request_of_the_evidences_provider_asks_and_interrupts_nobody(self, stage):
+        """Nor one that a subagent makes, wherever Hermes runs it."""
+        made = stage()
+        made.state.runtime = AssertionError("nobody is asked")
+
+        def ask(platform, _stops):
+            for more in ({}, {"platform": "subagent", "session_id": "c"}):
+                platform.hear("pre_api_request", {**IDS, **PAID, **more})
+
+        async def scene():
+            _, told, stops = await self.turn(made, during=ask)
+            assert (stops, told.of("money_refused")) == ([], [])
+
+        play(scene())
+
+    def test_a_subagent_without_context_is_held_to_its_turns_evidence(self, stage):
+        """0.19 runs it on a thread that knows nothing of the turn."""
+        made = stage()
+
+        def delegate(platform, stops):
+            agent = platform.agent(REQUEST)
+            agent._active_children = [SimpleNamespace(session_id="c", _active_children=[])]
+            made.state.env.set({})
+            for session in ("stranger", "c"):
+                paid = {**IDS, **self.FOREIGN, "platform": "subagent", "session_id": session}
+                platform.hear("pre_api_request", paid)
+                assert stops == (["interrupt"] if session == "c" else [])
+
+        async def scene():
+            _, told, _ = await self.turn(made, during=delegate)
+            assert told.of("money_refused") == [None]
+
+        play(scene())
+
+    def test_a_thread_that_is_bound_to_other_money_gets_no_turn(self, stage):
+        """Not even what Hermes asks beside a first request is asked."""
+        made = stage()
+
+        def lock(platform):
+            platform.gateway_runner._session_model_overrides = {KEY: {"provider": "nous"}}
+
+        async def scene():
+            end, told, stops = await self.turn(made, before=lock, during=lambda *_: None)
+            assert (end.outcome, end.detail) == (TurnOutcome.CANCELLED, "other_money")
+            assert (told.heard, stops) == ([("money_refused", None)], [])
+            assert made.platform.handled == []
+
+        play(scene())
+
+    def test_a_request_without_an_agent_in_sight_is_refused_and_said(self, stage, caplog):
+        """The run ends all the same, by the loop's own interrupt."""
+        made = stage()
+
+        def vanish(platform, _stops):
+            platform.gateway_runner.turns.clear()
+            platform.hear("pre_api_request", {**IDS, **self.FOREIGN})
+
+        async def scene():
+            _, told, _ = await self.turn(made, during=vanish)
+            assert told.of("money_refused") == [None]
+            assert "was not interrupted at once" in caplog.text
+
+        play(scene())

@@ -364,3 +364,13 @@ def test_the_session_is_the_last_that_hermes_named(tmp_path):
         assert watched.view.session_id == "s2"
 
     watching(tmp_path, steps)
+
+
+def test_money_that_the_run_may_not_spend_ends_it(tmp_path):
+    """Whatever the interrupted turn comes to."""
+
+    async def steps(watched):
+        watched.view.on_money_refused()
+        assert watched.run_ends == ["billing_mode_mismatch"]
+
+    watching(tmp_path, steps)

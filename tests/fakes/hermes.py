@@ -377,6 +377,12 @@ def _approvals(state):
     )
 
 
+def hook_patience(state, monkeypatch, seconds):
+    """Have Hermes give a hook up after some time, as from 0.21 on."""
+    module = _module(state, "hermes_cli.plugins", _resolve_hook_callback_timeout=lambda: seconds)
+    monkeypatch.setitem(sys.modules, "hermes_cli.plugins", module)
+
+
 def priced(state, *, shipped, amount):
     """A module of prices: what is shipped, and what a request would cost."""
 
