@@ -4,7 +4,7 @@ import pytest
 
 from bothy_hermes.local_rules import AFTER_END, AfterEnd
 from bothy_hermes.wire_operations import OPERATIONS
-from tests.fakes.local_kit import EVIDENCE, rig
+from tests.fakes.local_kit import EVIDENCE, Job, rig
 
 NOBODY = "00000000-0000-4000-8000-000000000001"
 
@@ -67,6 +67,48 @@ def test_after_the_end_only_some_calls_repeat(tmp_path):
             assert calls[name]().code == "run_ended"
 
 
+def unacked(made, kind):
+    """An event that was sent and not acked, and the call that answers it."""
+    if kind == "invocation":
+        made.connect()
+        posted = made.say(made.thread())
+        (event,) = made.events()
+        return event, Job(made, posted.run_id, event).start
+    job = made.running()
+    card = job.card()
+    job.wait(card)
+    if kind.startswith("interaction"):
+        used = job.use(card).interaction.id
+        (event,) = made.events()
+        if kind == "interaction":
+            return event, lambda: job.respond(used, "failed")
+        return event, lambda: job.resume(card)
+    text = str(made.say(made.instance.thread(job.thread_id), "more").message.id)
+    (event,) = made.events()
+    if kind == "followup":
+        return event, lambda: job.followup(text)
+    return event, lambda: job.resume(card, "followup", followup_message_id=text)
+
+
+@pytest.mark.parametrize(
+    "kind", ["invocation", "followup", "followup resumes", "interaction", "interaction resumes"]
+)
+def test_what_answers_an_event_comes_after_its_ack(tmp_path, kind):
+    """Before it the call is out of order; after it, or when the event's connection is gone, it is done."""
+    with rig(tmp_path, clean=False) as made:
+        event, call = unacked(made, kind)
+        assert call().status == 409
+        assert [one.partition(": ")[2] for one in made.violations] == [
+            "the call came before the ack of its event"
+        ]
+        if "resumes" in kind:
+            made.disconnect()
+        else:
+            made.ack(event)
+        assert call().status == 200
+        assert len(made.violations) == 1
+
+
 def test_reads_stay_open_after_the_end(tmp_path):
     with rig(tmp_path) as made:
         job = made.running()
@@ -90,6 +132,8 @@ def test_if_match_is_demanded_of_a_repetition_as_well(tmp_path, operation):
         message = job.write("hi").json["id"]
         path = operation.path.format(message_id=message, thread_id=job.thread_id)
         body = {"content": "x", "title": "x", "external_session_ref": "x", "started": True}
+        version = {"updateMessage": 1, "setThreadTitle": 1, "reportAgentSession": 0}[operation.name]
+        assert job.call(operation.method, path, body, If_Match=f'"{version}"').status == 200
         answer = job.call(operation.method, path, body)
         assert (answer.status, answer.code) == (428, "precondition_required")
         assert made.violations == [f"{operation.name}: If-Match is missing"]
