@@ -294,10 +294,8 @@ class CardState(StrEnum):
     """Somebody may answer it."""
     CLAIMED = "claimed"
     """One answer is taken, durably; Hermes may or may not have heard of it."""
-    RESOLVED = "resolved"
-    """Hermes has taken the answer."""
     ANSWERED = "answered"
-    """The person was told; nothing is left to do."""
+    """Hermes has taken the answer."""
     EXPIRED = "expired"
     """Hermes waits no longer."""
     CLOSED = "closed"
@@ -306,13 +304,15 @@ class CardState(StrEnum):
 
 CARD_MOVES: Mapping[CardState, frozenset[CardState]] = {
     CardState.OPEN: frozenset({CardState.CLAIMED, CardState.EXPIRED, CardState.CLOSED}),
-    CardState.CLAIMED: frozenset({CardState.RESOLVED, CardState.OPEN, CardState.EXPIRED, CardState.CLOSED}),
-    CardState.RESOLVED: frozenset({CardState.ANSWERED, CardState.CLOSED}),
+    CardState.CLAIMED: frozenset({CardState.ANSWERED, CardState.CLOSED}),
     CardState.ANSWERED: frozenset(),
     CardState.EXPIRED: frozenset(),
     CardState.CLOSED: frozenset(),
 }
-"""Every legal move of a card: what Hermes has taken is never open again, so that it is taken once."""
+"""Every legal move of a card: what somebody has answered is never open again, so that it is answered once.
+
+How far the answer came is on disk, with its claim (`store_values.CLAIM_MOVES`).
+"""
 
 
 def move_card(state: CardState, target: CardState) -> CardState:

@@ -206,10 +206,9 @@ async def _send_message(sending: Sending, call: OutboxCall) -> Sequence[Change]:
     sending.posted[message.client_msg_id] = (answer.id, answer.version)
     if card is None:
         return ()
-    components = {component.custom_id: component.id for component in answer.components}
     if await sending.store.card(card.card_id) is None:
         return (close_call(call.run_id, answer.id, CloseReason.EXPIRED),)
-    return (replace(card, message_id=answer.id, components=components),)
+    return (replace(card, message_id=answer.id),)
 
 
 async def _send_update(sending: Sending, call: OutboxCall) -> Sequence[Change]:

@@ -146,7 +146,7 @@ class RunCards:
         )
         await self._store(
             card,
-            OpenCard(card.card_id, self._run.id, prompt.kind, prompt.hermes_id, prompt.session_key),
+            OpenCard(card.card_id, self._run.id),
             message_call(self._run.id, message),
             await_call(self._run.id, card.card_id, draft.status_line),
         )
@@ -157,8 +157,8 @@ class RunCards:
     async def _store(self, card: _Card, *changes: Change) -> None:
         putting = asyncio.ensure_future(self._outbox.put(*changes))
         stored = await within(self._services.clock, asyncio.shield(putting), SHOW_SECONDS)
-        if stored and putting.exception() is None:
-            return
+        if (stored and putting.exception() is None) or card.state is not CardState.OPEN:
+            return  # it is stored, for somebody answers it already
         card.move(CardState.EXPIRED)
         self._spawn(self._take_back(card, putting))
         if stored:
@@ -274,7 +274,6 @@ class RunCards:
         if not await self._services.runtime.answer_prompt(card.prompt, answer.value):
             card.move(CardState.CLOSED)
             return NOT_WAITING
-        card.move(CardState.RESOLVED)
         card.move(CardState.ANSWERED)
         return None
 

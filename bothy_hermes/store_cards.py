@@ -10,7 +10,6 @@ import sqlite3
 from typing import Any
 from uuid import UUID
 
-from .codec import dump_json, load_json
 from .errors import IllegalMove
 from .store_columns import read_one, to_id, to_text
 from .store_values import CLAIM_MOVES, CardGone, Claim, Claimed, ClaimMove, ClaimState, OpenCard
@@ -18,7 +17,7 @@ from .store_values import CLAIM_MOVES, CardGone, Claim, Claimed, ClaimMove, Clai
 CLAIM_MACHINE = "claim"
 """How `IllegalMove` names the claims' state machine."""
 
-_CARD = "SELECT card_id, run_id, kind, hermes_id, session_key, message_id, components FROM cards"
+_CARD = "SELECT card_id, run_id, message_id FROM cards"
 _CLAIM = "SELECT callback_id, card_id, run_id, state FROM claims"
 
 
@@ -78,21 +77,9 @@ def cards(connection: sqlite3.Connection, run_id: UUID | None) -> list[OpenCard]
 
 def put_card(connection: sqlite3.Connection, card: OpenCard, moment: str) -> None:
     """Put a card in the place of the one with its ID."""
-    components = {custom_id: str(component_id) for custom_id, component_id in card.components.items()}
     connection.execute(
-        "INSERT OR REPLACE INTO cards "
-        "(card_id, run_id, kind, hermes_id, session_key, message_id, components, changed_at) "
-        "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-        (
-            card.card_id,
-            str(card.run_id),
-            card.kind,
-            card.hermes_id,
-            card.session_key,
-            to_text(card.message_id),
-            dump_json(components),
-            moment,
-        ),
+        "INSERT OR REPLACE INTO cards (card_id, run_id, message_id, changed_at) VALUES (?, ?, ?, ?)",
+        (card.card_id, str(card.run_id), to_text(card.message_id), moment),
     )
 
 
@@ -102,9 +89,8 @@ def card_gone(connection: sqlite3.Connection, gone: CardGone, _moment: str) -> N
 
 
 def _card(row: Any) -> OpenCard:
-    card_id, run_id, kind, hermes_id, session_key, message_id, components = row
-    ids = {custom_id: UUID(one) for custom_id, one in load_json(components).items()}
-    return OpenCard(card_id, UUID(run_id), kind, hermes_id, session_key, to_id(message_id), ids)
+    card_id, run_id, message_id = row
+    return OpenCard(card_id, UUID(run_id), to_id(message_id))
 
 
 def _claim(row: Any) -> Claim:

@@ -76,6 +76,20 @@ MIGRATIONS: Sequence[Sequence[str]] = (
             changed_at TEXT NOT NULL
         ) WITHOUT ROWID""",
     ),
+    (
+        # A card needs no more: a restart ends its run, so that no prompt of Hermes is answered from here.
+        # By a new table, because older SQLite libraries drop no columns.
+        """CREATE TABLE cards_2 (
+            card_id TEXT PRIMARY KEY,
+            run_id TEXT NOT NULL,
+            message_id TEXT,
+            changed_at TEXT NOT NULL
+        ) WITHOUT ROWID""",
+        "INSERT INTO cards_2 SELECT card_id, run_id, message_id, changed_at FROM cards",
+        "DROP TABLE cards",
+        "ALTER TABLE cards_2 RENAME TO cards",
+        "CREATE INDEX cards_message ON cards (message_id)",
+    ),
 )
 """The statements of each version, the first one making version 1 of an empty file."""
 

@@ -173,20 +173,12 @@ class OpenCard:
     Attributes:
         card_id: Its `client_msg_id`.
         run_id: The run.
-        kind: What kind of prompt it is (a fixed word of the flow).
-        hermes_id: Hermes' own ID of the prompt, None where it has none.
-        session_key: The key under which Hermes waits, None where it has none.
         message_id: The server's message, None until the card was delivered.
-        components: The server's component IDs by our `custom_id`; empty until then.
     """
 
     card_id: str
     run_id: UUID
-    kind: str
-    hermes_id: str | None = None
-    session_key: str | None = None
     message_id: UUID | None = None
-    components: Mapping[str, UUID] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

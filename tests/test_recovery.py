@@ -195,7 +195,7 @@ def test_a_card_of_the_last_process_is_not_shown_any_more(tmp_path, message_id):
         asked = CreateMessage(
             client_msg_id="c1", kind="card", role="interim", content="Which?", components=()
         )
-        card = OpenCard("c1", RUN, "clarify", "h1", "k", message_id=message_id)
+        card = OpenCard("c1", RUN, message_id)
         await made.store.record(card, message_call(RUN, asked), await_call(RUN, "c1", None))
         made.api.runs[RUN] = RunState.RUNNING
         made.api.listed = [running()]

@@ -15,12 +15,12 @@ FIRST, SECOND = UUID(int=101), UUID(int=102)
 
 def test_cards_are_found_by_every_name(tmp_path):
     """By our ID, by the server's message, by run; two of one run stay apart."""
-    first = OpenCard("a", RUN, "approval", "req-1", "key", MESSAGE, {"yes": FIRST, "no": SECOND})
-    second = OpenCard("b", RUN, "clarify")
-    third = OpenCard("c", OTHER_RUN, "confirm")
+    first = OpenCard("a", RUN, MESSAGE)
+    second = OpenCard("b", RUN)
+    third = OpenCard("c", OTHER_RUN)
 
     async def write(store):
-        await store.record(OpenCard("a", RUN, "approval", "req-1", "key"), second, third)
+        await store.record(OpenCard("a", RUN), second, third)
         await store.record(first)  # the server has it now
 
     async def read(store):
@@ -40,7 +40,7 @@ def test_a_card_is_claimed_once(tmp_path):
     """Of many callbacks at once one gets the card; the card beside it is free."""
 
     async def use(store):
-        await store.record(OpenCard("a", RUN, "approval"), OpenCard("b", RUN, "approval"))
+        await store.record(OpenCard("a", RUN), OpenCard("b", RUN))
         many = await asyncio.gather(*(store.claim(UUID(int=n), "a", RUN) for n in range(1, 20)))
         return sorted(many), await store.claim(UUID(int=50), "b", RUN)
 
@@ -53,7 +53,7 @@ def test_a_closed_card_cannot_be_claimed(tmp_path):
     """A late answer finds nothing waiting, and a repeated one its own claim."""
 
     async def use(store):
-        await store.record(OpenCard("a", RUN, "approval"))
+        await store.record(OpenCard("a", RUN))
         await store.claim(FIRST, "a", RUN)
         await store.record(CardGone("a"))
         return await store.claim(SECOND, "a", RUN), await store.claim(FIRST, "a", RUN)
@@ -75,7 +75,7 @@ def test_the_step_that_was_reached_is_readable_after_a_crash(tmp_path, steps):
     """After each step a new process reads it, and the card is nobody else's."""
 
     async def go(store):
-        await store.record(OpenCard("a", RUN, "approval"))
+        await store.record(OpenCard("a", RUN))
         await store.claim(FIRST, "a", RUN)
         for step in steps:
             await store.record(ClaimMove(FIRST, step))
@@ -96,7 +96,7 @@ def test_what_hermes_took_is_never_given_again(tmp_path):
     """The table forbids a second resolution; an unknown claim does not move."""
 
     async def use(store):
-        await store.record(OpenCard("a", RUN, "approval"))
+        await store.record(OpenCard("a", RUN))
         await store.claim(FIRST, "a", RUN)
         await store.record(ClaimMove(FIRST, ClaimState.RESOLVED))
         with pytest.raises(IllegalMove, match="claim: no move from resolved to claimed"):

@@ -303,7 +303,7 @@ def test_one_step_may_mix_every_change(tmp_path):
 
     async def use(store):
         await store.take_event(entry(1), [call("old"), call("bad")])
-        await store.record(OpenCard("card", RUN, "approval"), OpenCard("gone", RUN, "clarify"))
+        await store.record(OpenCard("card", RUN), OpenCard("gone", RUN))
         await store.claim(FIRST, "card", RUN)
         before = store.commits
         await store.record(
@@ -395,7 +395,7 @@ def test_what_belongs_to_a_busy_run_is_kept(tmp_path, busy):
     """Cards and claims go by age only when their run has nothing left to do."""
 
     async def use(store):
-        await store.record(OpenCard("a", RUN, "approval"))
+        await store.record(OpenCard("a", RUN))
         await store.claim(FIRST, "a", RUN)
         if busy == "entry":
             await store.take_event(entry(1))

@@ -70,6 +70,17 @@ def test_an_older_file_keeps_its_rows(connection):
     assert connection.execute("SELECT x, y FROM a").fetchall() == [("kept", "second")]
 
 
+def test_a_card_of_the_first_version_is_kept(connection):
+    """Without what nobody reads; it is found by its message as before."""
+    migrate(connection, MIGRATIONS[:1])
+    connection.execute(
+        "INSERT INTO cards VALUES ('c', 'run', 'clarify', 'hermes', 'key', 'message', '{}', '2026-11-30')"
+    )
+    migrate(connection)
+    row = connection.execute("SELECT * FROM cards INDEXED BY cards_message WHERE message_id = 'message'")
+    assert row.fetchone() == ("c", "run", "message", "2026-11-30")
+
+
 def test_a_failing_migration_leaves_the_version_before_it(connection):
     """Half a migration is none, and the ones before it stay."""
     broken = (STEPS[0], ("CREATE TABLE half (x TEXT)", "INSERT INTO missing VALUES (1)"))

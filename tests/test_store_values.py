@@ -22,10 +22,9 @@ ENTRY_TABLE = {
 }
 
 CLAIM_TABLE = {
-    "claimed": {"resolved", "answered", "released"},
+    "claimed": {"resolved", "answered"},
     "resolved": {"answered"},
     "answered": set(),
-    "released": set(),
 }
 
 
