@@ -15,7 +15,6 @@ from .codec import Size, Text, content, wire_type
 from .local_records import FollowupMark, Role
 from .wire import AllowEntry, Attachment, ClientMessageId, Content, Message, Principal, RunView, Skill
 from .wire_words import (
-    MAX_CONTENT_BYTES,
     MAX_OPTION_VALUE_CHARS,
     MAX_TITLE_CHARS,
     DegradedReason,
@@ -269,10 +268,15 @@ class ChangePerson:
 
 
 @wire_type(closed=True)
+class SetAllowEntry(AllowEntry):
+    """For which kinds of runs a person may address the agent."""
+
+
+@wire_type(closed=True)
 class SetAllowList:
     """Who may address the agent; whoever is not named may not."""
 
-    entries: Annotated[tuple[AllowEntry, ...], Size(0, 1000)]
+    entries: Annotated[tuple[SetAllowEntry, ...], Size(0, 1000)]
 
 
 @wire_type(closed=True)
@@ -284,11 +288,19 @@ class NewChannel:
 
 
 @wire_type(closed=True)
+class SetSkill:
+    """A text that the agent is told in a channel, under a name."""
+
+    name: Name = content()
+    text: Content = content()
+
+
+@wire_type(closed=True)
 class SetChannel:
     """What the agent is told in a channel."""
 
-    prompt: Annotated[str, Text(max_bytes=MAX_CONTENT_BYTES)] | None = content(default=None)
-    skills: Annotated[tuple[Skill, ...], Size(0, MAX_SKILLS)] = content(default=())
+    prompt: Content | None = content(default=None)
+    skills: Annotated[tuple[SetSkill, ...], Size(0, MAX_SKILLS)] = content(default=())
 
 
 @wire_type(closed=True)

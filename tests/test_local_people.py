@@ -16,6 +16,7 @@ from bothy_hermes.local_people import ROUTES, PeopleSide, Route
 from bothy_hermes.local_store import LocalStore
 
 HOST = "127.0.0.1:8080"
+NOBODY = "00000000-0000-4000-8000-000000000001"
 DOCUMENT = Path(__file__).parents[1] / "docs" / "people-api.md"
 
 
@@ -135,6 +136,15 @@ def test_the_calls_are_below_their_base_only(side):
         ("POST", "/admin/people", {"name": "Mira", "role": "god"}),
         ("PUT", "/admin/people/{id}", {"role": "member"}),
         ("PUT", "/admin/allow-list", {"entries": [{"principal_id": str(uuid4()), "run_kinds": ["all"]}]}),
+        ("PUT", "/admin/allow-list", {"entries": [{"principal_id": NOBODY, "run_kinds": [], "why": "x"}]}),
+        ("PUT", "/admin/channels/{id}", {"prompt": None, "skills": [{"name": "", "text": "x"}]}),
+        ("PUT", "/admin/channels/{id}", {"prompt": None, "skills": [{"name": "x" * 81, "text": "x"}]}),
+        ("PUT", "/admin/channels/{id}", {"prompt": None, "skills": [{"name": "x", "text": "é" * 131_073}]}),
+        (
+            "PUT",
+            "/admin/channels/{id}",
+            {"prompt": None, "skills": [{"name": "x", "text": "", "title": "x"}]},
+        ),
         ("PUT", "/admin/nonces", {"required": "yes"}),
     ],
 )
