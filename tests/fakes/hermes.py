@@ -5,8 +5,8 @@ returns the state that they share: what was called, what they answer. Only what 
 here, with Hermes' own names and signatures.
 """
 
-import copy
 import contextvars
+import copy
 import sys
 import threading
 from dataclasses import dataclass, field
