@@ -1,10 +1,8 @@
 """The platform as Hermes sees it."""
 
 import asyncio
-import contextlib
-import importlib
 import inspect
-import sys
+from functools import partial
 from types import SimpleNamespace
 from typing import ClassVar
 from uuid import UUID
@@ -14,103 +12,31 @@ import pytest
 from bothy_hermes.defaults import CONTROL_SENDER
 from bothy_hermes.errors import ConfigError, GatewayRefused, StateLocked
 from bothy_hermes.hermes_control import Command
-from bothy_hermes.runtime import BusyMode, PromptKind, Spending, TurnOutcome, TurnRequest
-from bothy_hermes.wire_words import BillingMode
+from bothy_hermes.runtime import BusyMode, TurnOutcome, TurnRequest
 from tests.fakes import hermes
 from tests.fakes.clock import settle
-from tests.fakes.turn_events import RecordedEvents
-
-RUN, THREAD, CHANNEL, PERSON, MESSAGE = (UUID(int=number) for number in range(1, 6))
-SPENDS = Spending(BillingMode.ORGANIZATION, "custom", "http://127.0.0.1:9/v1")
-REQUEST = TurnRequest(
-    RUN, THREAD, CHANNEL, PERSON, "Ada", MESSAGE, "/new what time is it?", "In a channel.", SPENDS
+from tests.fakes.platform_kit import (
+    CHANNEL,
+    IDS,
+    KEY,
+    MESSAGE,
+    METADATA,
+    PAID,
+    PERSON,
+    REQUEST,
+    RUN,
+    THREAD,
+    Loop,
+    Stage,
+    play,
 )
-KEY = f"agent:main:bothy:dm:{CHANNEL}:{THREAD}"
-METADATA = {"thread_id": str(THREAD)}
-IDS = {"platform": "bothy", "session_id": "s", "task_id": "s", "turn_id": "t"}
-PAID = {"provider": SPENDS.provider, "base_url": f"{SPENDS.base_url}/", "api_mode": "chat_completions"}
-
-
-class Loop:
-    """An adapter loop that does what the test says."""
-
-    built = ()
-
-    def __init__(self, settings, runtime, clock, state_dir, *, opened):
-        self.settings, self.runtime, self.state_dir, self.opened = settings, runtime, state_dir, opened
-        self.running = asyncio.Event()
-        self.stopping = asyncio.Event()
-        self.fails = None
-        self.deaf = False
-        Loop.built = (*Loop.built, self)
-
-    async def run(self):
-        self.running.set()
-        if self.fails is not None:
-            raise self.fails
-        await self.stopping.wait()
-
-    async def stop(self):
-        if self.deaf:
-            await asyncio.Event().wait()
-        self.stopping.set()
-
-
-class Stage:
-    """A platform on stand-ins of Hermes' modules."""
-
-    def __init__(self, monkeypatch, tmp_path, *, base=None, without=()):
-        self.state = hermes.installed(monkeypatch, without=without)
-        if base is not None:
-            self.state.modules["gateway.platforms.base"].BasePlatformAdapter = base
-        for room in ("hermes_plugin", "hermes_asks", "hermes_files"):  # they look at Hermes when loaded
-            monkeypatch.delitem(sys.modules, f"bothy_hermes.{room}", raising=False)
-        self.module = importlib.import_module("bothy_hermes.hermes_plugin")
-        monkeypatch.setattr(self.module, "AdapterLoop", Loop)
-        Loop.built = ()
-        token = tmp_path / "token"
-        token.touch(mode=0o600)
-        token.write_text("agent-token-value\n")
-        self.extra = {
-            "hermes_adapter.server_url": "http://127.0.0.1:9/api/v1",
-            "hermes_adapter.instance_id": str(UUID(int=9)),
-            "hermes_adapter.token_file": str(token),
-            "dm_policy": "allowlist",
-        }
-        self.platform = None
-
-    def open(self):
-        """Have Hermes build the platform."""
-        self.platform = self.module.ServerPlatform(SimpleNamespace(extra=self.extra), "bothy")
-        self.platform.gateway_runner = hermes.Runner()
-        return self.platform
-
-    async def connected(self):
-        """A platform that serves."""
-        platform = self.open()
-        assert await platform.connect() is True
-        await settle()
-        return platform
+from tests.fakes.turn_events import RecordedEvents
 
 
 @pytest.fixture
 def stage(monkeypatch, tmp_path):
     """Makes stages."""
-
-    def make(**choices):
-        return Stage(monkeypatch, tmp_path, **choices)
-
-    return make
-
-
-def play(scene):
-    """Run a scene; nothing of it may take long."""
-
-    async def bounded():
-        async with asyncio.timeout(10):
-            return await scene
-
-    return asyncio.run(bounded())
+    return partial(Stage, monkeypatch, tmp_path)
 
 
 class TestLife:
@@ -425,165 +351,6 @@ class TestTurn:
                     TurnRequest(RUN, THREAD, CHANNEL, PERSON, "Ada", MESSAGE, text, "")
                 )
                 assert (event.text, event.allow_gateway_control, event.internal) == (text, False, False)
-            await platform.disconnect()
-
-        play(scene())
-
-
-@contextlib.asynccontextmanager
-async def at_work(made):
-    """A platform with a turn at work in the thread; yields it and who is told."""
-    platform = await made.connected()
-    told = RecordedEvents()
-    task = asyncio.ensure_future(platform._bothy.start_turn(REQUEST, told))
-    await settle()
-    made.state.in_thread(THREAD)
-    platform.hear("pre_llm_call", IDS)
-    await settle()
-    told.heard.clear()
-    try:
-        yield platform, told
-    finally:
-        task.cancel()
-        await platform.disconnect()
-
-
-class TestFiles:
-    """Version 1 carries none out."""
-
-    def test_links_to_images_stay_in_the_text(self, stage):
-        """Hermes would cut them out and send a file that nobody gets."""
-        text = "See ![a](https://x/a.png)"
-        assert stage().open().extract_images(text) == ([], text)
-
-    @pytest.mark.parametrize(
-        "name",
-        [
-            "send_image",
-            "send_animation",
-            "send_image_file",
-            "send_voice",
-            "send_video",
-            "send_document",
-        ],
-    )
-    def test_a_file_of_a_turn_is_taken_and_counted(self, stage, name):
-        """As a success: a failure would be explained to people by Hermes."""
-
-        async def scene():
-            async with at_work(stage()) as (platform, _):
-                result = await getattr(platform, name)(str(CHANNEL), "/tmp/x.pdf", metadata=METADATA)
-                assert result.success is True
-                assert platform._bothy.threads.dropped == {"file": 1}
-
-        play(scene())
-
-    @pytest.mark.parametrize("name", ["send_document", "send_image", "send_video"])
-    def test_a_file_for_nobody_was_not_delivered(self, stage, name):
-        """Whoever counts on it is told so."""
-
-        async def scene():
-            platform = await stage().connected()
-            result = await getattr(platform, name)("elsewhere", "/tmp/x.pdf", metadata=METADATA)
-            assert result.success is False
-            await platform.disconnect()
-
-        play(scene())
-
-    def test_a_spoken_answer_is_dropped(self, stage):
-        """Its text is sent as well."""
-
-        async def scene():
-            platform = await stage().connected()
-            assert (await platform.play_tts("c", "/tmp/x.ogg")).success is True
-            assert platform._bothy.threads.dropped == {"file": 1}
-            await platform.disconnect()
-
-        play(scene())
-
-
-class TestPrompts:
-    """Shown in the run whose turn asks, refused where there is none."""
-
-    def test_a_question_without_a_run_is_answered_with_nothing(self, stage):
-        """Nobody can be asked."""
-
-        async def scene():
-            made = stage()
-            platform = await made.connected()
-            made.state.clarifies = [SimpleNamespace(clarify_id="c-1", session_key=KEY)]
-            assert (await platform.send_clarify("c", "Which?", ["a"], "c-1", KEY, None)).success is True
-            assert made.state.resolved == [("clarify", "c-1", "")]
-            await platform.disconnect()
-
-        play(scene())
-
-    def test_a_question_of_a_turn_is_a_card(self, stage):
-        """By Hermes' own ID; nothing is answered yet."""
-
-        async def scene():
-            made = stage()
-            async with at_work(made) as (platform, told):
-                sent = await platform.send_clarify(str(CHANNEL), "Which?", ["a"], "c-1", KEY, METADATA)
-                assert sent.success is True
-                prompt = told.of("card")[0]
-                assert (prompt.kind, prompt.hermes_id) == (PromptKind.CLARIFY, "c-1")
-                assert made.state.resolved == []
-
-        play(scene())
-
-    def test_a_question_that_cannot_be_stored_is_refused_and_shown(self, stage):
-        """A turn never hangs on a card that nobody sees."""
-
-        async def scene():
-            made = stage()
-            async with at_work(made) as (platform, told):
-                told.failing = True
-                made.state.clarifies = [SimpleNamespace(clarify_id="c-1", session_key=KEY)]
-                sent = await platform.send_clarify(str(CHANNEL), "Which?", None, "c-1", KEY, METADATA)
-                assert sent.success is True
-                assert made.state.resolved == [("clarify", "c-1", "")]
-                assert len(told.of("prompt")) == 1
-
-        play(scene())
-
-    @pytest.mark.parametrize("old", [False, True])
-    def test_leave_for_a_command_without_a_run_is_denied(self, stage, old):
-        """Hermes asks with a prompt object from 0.21 on, before that with arguments, never in both ways."""
-
-        async def scene():
-            made = stage(base=hermes.OldBasePlatformAdapter) if old else stage()
-            platform = await made.connected()
-            made.state.approvals = [
-                {"session_key": KEY, "request_id": "r", "command": "rm", "description": "d"}
-            ]
-            assert hasattr(platform, "send_exec_approval") is old
-            if old:
-                await platform.send_exec_approval("c", "rm", KEY, description="d", allow_session=True)
-            else:
-                prompt = SimpleNamespace(
-                    session_key=KEY,
-                    command="rm",
-                    description="d",
-                    chat_id="c",
-                    metadata=None,
-                    actions=[("Allow", "once", ""), ("Deny", "deny", "")],
-                )
-                await platform._send_exec_approval_prompt(prompt)
-            assert made.state.resolved == [("approval", "r", "deny")]
-            await platform.disconnect()
-
-        play(scene())
-
-    def test_a_confirmation_without_a_run_is_cancelled(self, stage):
-        """The command does not run."""
-
-        async def scene():
-            made = stage()
-            platform = await made.connected()
-            made.state.confirms = {KEY: "3"}
-            assert (await platform.send_slash_confirm("c", "New", "Sure?", KEY, "3", None)).success is True
-            assert made.state.resolved == [("confirm", "3", "cancel")]
             await platform.disconnect()
 
         play(scene())
