@@ -193,8 +193,10 @@ def _stream(_turn: Turn) -> Reply:
 
 def _long(turn: Turn) -> Reply:
     chars = int(turn.number(LONG_ANSWER_CHARS, MAX_ANSWER_CHARS))
-    line = "This line repeats until the answer is as long as you asked for.\n"
-    return Reply(text=f"{LABEL} {line * (chars // len(line) + 1)}"[:chars])
+    # No line twice: Hermes 0.22 takes a text of equal lines for a model that runs in circles, and stops it.
+    line = "Line {:>6} of an answer that is as long as you asked for.\n"
+    count = chars // len(line.format(0)) + 1
+    return Reply(text=f"{LABEL} {''.join(map(line.format, range(1, count + 1)))}"[:chars])
 
 
 def _slow(turn: Turn) -> Reply:

@@ -74,6 +74,12 @@ def test_history_tells_the_messages_before():
     )
 
 
+def test_no_line_of_a_long_answer_comes_twice():
+    """Hermes 0.22 stops a model that repeats itself."""
+    lines = ask(user("long 300000")).text.splitlines()
+    assert len(lines) == len(set(lines)) > 1_000
+
+
 def test_long_is_as_long_as_asked():
     assert len(ask(user("long 300000")).text) == 300_000
     assert len(ask(user("long")).text) == 8_000
