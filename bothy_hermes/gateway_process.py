@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -206,10 +206,13 @@ class GatewayProcess:
         """End the process: ask, wait that long, then kill it with everything it started."""
         if self._process is None:
             return
+        started: frozenset[Started] = frozenset()
         if self.alive:
+            started = descendants(self._process.pid)  # once it has ended, nobody knows whose they were
             self._process.send_signal(signal.SIGTERM)
             self._ended_within(seconds)
         self.kill()
+        _kill_processes(started & running())
 
     def kill(self) -> None:
         """Kill the process at once, as a crash would, and with it everything it started.
@@ -218,29 +221,49 @@ class GatewayProcess:
         """
         if self._process is None:
             return
-        started = descendants(self._process.pid) if self.alive else []
+        started = descendants(self._process.pid) if self.alive else frozenset()
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)
-        for pid in started:
-            with suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, signal.SIGKILL)
+        _kill_processes(started)
         self._process.wait()
 
 
-def descendants(pid: int) -> list[int]:
+Started = tuple[int, str]
+"""A process by its ID and the moment it began: an ID alone may be another one's by now."""
+
+
+def descendants(pid: int) -> frozenset[Started]:
     """The processes that a process started, and those that they started; none where `ps` is missing."""
-    command = ["ps", "-A", "-o", "pid=,ppid="]
+    parent_of = _processes()
+    found: set[Started] = set()
+    parents = {pid}
+    while parents:
+        children = {one for one, parent in parent_of.items() if parent in parents}
+        found |= children
+        parents = {child for child, _ in children}
+    return frozenset(found)
+
+
+def running() -> frozenset[Started]:
+    """Every process of the machine; none where `ps` is missing."""
+    return frozenset(_processes())
+
+
+def _processes() -> Mapping[Started, int]:
+    """Every process with the ID of its parent."""
+    command = ["ps", "-A", "-o", "pid=,ppid=,lstart="]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603  # fixed
     except FileNotFoundError:
-        return []
-    pairs = [tuple(map(int, line.split())) for line in done.stdout.splitlines()]
-    found: list[int] = []
-    parents = {pid}
-    while parents:
-        parents = {child for child, parent in pairs if parent in parents}
-        found.extend(parents)
-    return found
+        return {}
+    rows = (line.split(maxsplit=2) for line in done.stdout.splitlines())
+    return {(int(pid), began.strip()): int(parent) for pid, parent, began in rows}
+
+
+def _kill_processes(processes: Iterable[Started]) -> None:
+    for pid, _ in processes:
+        with suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGKILL)
 
 
 @contextmanager

@@ -168,13 +168,27 @@ def test_stop_leaves_no_child_of_the_gateway_running(place, hermes, gateway):
     assert gone(child)
 
 
+def test_stop_ends_a_command_that_outlives_a_gateway_that_goes_by_itself(place, hermes, gateway):
+    """Its parent is gone by then: who started it is asked before."""
+    hermes(
+        "trap 'exit 0' TERM; setsid sh -c 'echo $$ > child; sleep 60; true' & touch up\n"
+        "while :; do sleep 0.05; done"
+    )
+    gateway.start_until(is_up(place), print)
+    while not (written := place.workspace / "child").exists() or not written.read_text().strip():
+        threading.Event().wait(0.01)
+    child = int(written.read_text())
+    gateway.stop()
+    assert gone(child)
+
+
 def test_kill_ends_a_command_that_has_a_group_of_its_own(place, hermes, gateway):
     hermes("setsid sh -c 'echo $$ > child; sleep 60; true' & touch up; wait")
     gateway.start_until(is_up(place), print)
     while not (written := place.workspace / "child").exists() or not written.read_text().strip():
         threading.Event().wait(0.01)
     child = int(written.read_text())
-    below = gateway_process.descendants(child)
+    below = [pid for pid, _ in gateway_process.descendants(child)]
     gateway.kill()
     assert gone(child)
     assert all(gone(pid) for pid in below)
@@ -207,9 +221,10 @@ def test_a_signal_that_comes_while_the_gateway_is_born_comes_after_it(place, her
         signal.raise_signal(signal.SIGINT)
         return process
 
-    monkeypatch.setattr(gateway_process.subprocess, "Popen", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        gateway.start()
+    with monkeypatch.context() as patched:
+        patched.setattr(gateway_process.subprocess, "Popen", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            gateway.start()
     assert gateway.alive
     gateway.stop()
     assert not gateway.alive
