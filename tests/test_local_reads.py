@@ -50,6 +50,25 @@ def test_the_heartbeat_is_closed(tmp_path, changes):
         assert len(made.violations) == 1
 
 
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("GET", "/allow-list", None),
+        ("GET", "/runs", None),
+        ("GET", "/runs?state=completed&consumer=default", None),
+        ("PUT", "/heartbeat?consumer=default", HEARTBEAT),
+    ],
+)
+def test_a_path_names_this_agent(tmp_path, method, path, body):
+    """Another agent's ID in it is a violation, whoever's token comes with it."""
+    with rig(tmp_path, clean=False) as made:
+        other = "00000000-0000-4000-8000-000000000001"
+        answer = made.call(method, f"/agents/{other}{path}", made.agent_token, body)
+        assert (answer.status, answer.code) == (404, "not_found")
+        assert [one.partition(": ")[2] for one in made.violations] == ["no such agent"]
+        assert made.instance.consumers() == ()
+
+
 def test_a_heartbeat_names_its_consumer(tmp_path):
     with rig(tmp_path, clean=False) as made:
         assert made.agent_call("PUT", "/heartbeat", HEARTBEAT).status == 422
