@@ -154,3 +154,15 @@ def test_a_card_that_nobody_answers_is_closed_and_a_late_click_says_so(talk, wor
     assert talk.ended(run_id).state == "completed"
     with pytest.raises(Refused):
         talk.press(card, card.components[0].label)
+
+
+def test_a_text_after_a_question_ran_out_is_a_message_like_any_other(talk):
+    """Nothing waits for an answer any more, so none is made of it."""
+    run_id = talk.say("question")
+    (card,) = talk.cards(run_id)
+    talk.until(lambda: talk.card(card.id).closed == "expired")
+    assert talk.ended(run_id).state == "completed"
+    later = talk.say("repeat restart")
+    assert later not in (None, run_id)
+    assert talk.ended(later).state == "completed"
+    assert talk.texts(later) == ["restart"]

@@ -7,6 +7,7 @@ import pytest
 
 from bothy_hermes.gateway_process import find_hermes
 from bothy_hermes.hermes_threads import REFUSED
+from tests.live.kit import pause
 from tests.live.talk import Talk
 
 WORDS = "the schedule speaks"
@@ -113,6 +114,24 @@ def test_a_schedule_that_a_turn_sets_off_says_nothing_in_its_thread(scheduled, t
     assert not job["last_delivery_unverified"]
     assert WORDS not in " ".join([*everything(talk), *everything(teller)])
     assert "delivery_failed" in tool_results(talk.world, "fire")[-1]
+
+
+def test_work_in_the_background_says_nothing_in_a_later_run(talk, script, tmp_path):
+    """The model is told that it will not be notified; nothing comes when the work is done."""
+    talk, done = Talk(talk.world), tmp_path / "done"
+    command = f"sleep 1; echo the background speaks; touch {done}"
+    script("behind", "terminal", command=command, background=True, notify=True)
+    run_id = talk.say("behind")
+    assert talk.ended(run_id).state == "completed"
+    told = tool_results(talk.world, "behind")[-1]
+    assert "notify_unsupported" in told
+    later = talk.say("sleep 3")
+    talk.until(done.exists)
+    assert talk.ended(later).state == "completed"
+    pause(1.0)
+    assert talk.texts(later) == ["The tool said: slept 3 s"]
+    assert "the background speaks" not in " ".join(everything(talk))
+    assert talk.runs()[-1] == later
 
 
 @pytest.mark.parametrize("here", [True, False])
