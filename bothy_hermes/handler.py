@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Coroutine
+from typing import Any
 from uuid import UUID
 
 from .codec import JsonObject
@@ -28,6 +29,9 @@ from .wire_words import Outcome, Reason
 
 _log = logging.getLogger(LOGGER_NAME)
 
+LINGERING = "lingering"
+"""The stage of a run that is over while Hermes goes on with its turn, which hears no interrupt."""
+
 
 class Handler:
     """Every run of this adapter that is not over.
@@ -43,6 +47,7 @@ class Handler:
         self._tasks: dict[UUID, asyncio.Task[None]] = {}
         self._tokens: dict[UUID, RunToken] = {}
         self._owed: set[UUID] = set()
+        self._lingering: dict[UUID, RunWork] = {}
         self._closing = False
         self._closed = False
 
@@ -60,15 +65,18 @@ class Handler:
         return run_id in self._works
 
     def overview(self) -> list[JsonObject]:
-        """The runs being worked on: which, in which thread, how far, what was not posted."""
+        """The runs being worked on: which, in which thread, how far, what was not posted.
+
+        One that is over stays among them as `lingering` while Hermes has not let go of its turn.
+        """
         return [
             {
                 "run_id": str(work.run_id),
                 "thread_id": str(work.thread_id),
-                "stage": work.stage,
+                "stage": LINGERING if work.run_id in self._lingering else work.stage,
                 "dropped": dict(work.dropped),
             }
-            for work in self._works.values()
+            for work in (*self._works.values(), *self._lingering.values())
         ]
 
     def begin(self, entry: InboxEntry, invocation: Invocation, token: Secret | None) -> None:
@@ -138,6 +146,15 @@ class Handler:
         if work is not None:
             work.end_early(outcome, reason)
 
+    def doubts(self, proof: Proof) -> bool:
+        """Tell whether a turn would be interrupted for what may just not have been told in time.
+
+        A mode that is proven and another one leaves no doubt.
+        """
+        runs = [work.invocation.run for work in self._works.values()]
+        refusals = {proof.refusal(run.billing_mode, run.tool_class) for run in runs} - {None}
+        return bool(refusals) and (proof.actual.mode is None or Reason.BILLING_MODE_MISMATCH not in refusals)
+
     def judge_turns(self, proof: Proof) -> None:
         """Interrupt every turn that no longer spends or touches what its run allows."""
         for work in list(self._works.values()):
@@ -164,17 +181,36 @@ class Handler:
             work.end_early(Outcome.FAILED, Reason.INTERRUPTED)
         await self.settle(grace)
         self._closed = True
-        for task in list(self._tasks.values()):
+        rest: list[asyncio.Task[Any]] = list(self._tasks.values())
+        rest += [turn for work in self._lingering.values() if (turn := work.lingering) is not None]
+        for task in rest:
             task.cancel()
-        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+        await asyncio.gather(*rest, return_exceptions=True)
 
     async def _work(self, work: RunWork) -> None:
         try:
-            async with self._slots:
+            await self._slots.acquire()
+            try:
                 await work.work()
+            finally:
+                self._free_slot(work)
         finally:
             self._works.pop(work.run_id, None)
             self._owed.add(work.run_id)
+
+    def _free_slot(self, work: RunWork) -> None:
+        """Give the slot back, but not before Hermes has: a turn that it goes on with takes one of its own."""
+        turn = work.lingering
+        if turn is None:
+            self._slots.release()
+            return
+        self._lingering[work.run_id] = work
+        turn.add_done_callback(lambda _turn: self._let_go(work))
+
+    def _let_go(self, work: RunWork) -> None:
+        self._lingering.pop(work.run_id, None)
+        self._slots.release()
+        _log.warning("run %s: Hermes has let go of its turn", work.run_id)
 
     def _send_rest(self, run_id: UUID, source: RunToken, entry_id: UUID | None = None) -> None:
         services = self._services

@@ -1,8 +1,8 @@
 """The adapter's sign of life, at its interval and whenever something changed.
 
 Layer: flows. Each heartbeat asks anew whose money and which tools the next turn would use; a turn that
-no longer fits is interrupted by the handler. It refuses to remember an earlier answer, and to let a
-server that answers nothing keep it from looking again.
+no longer fits is interrupted by the handler, when in doubt only after a second look. It refuses to
+remember an earlier answer, and to let a server that answers nothing keep it from looking again.
 """
 
 from __future__ import annotations
@@ -120,6 +120,9 @@ class Pulse:
     async def _look(self) -> Heartbeat:
         """Find out how the adapter is, act on it and say it to the operator."""
         proof = await self._services.prover.now()
+        if self._handler.doubts(proof):
+            # One late answer breaks no turn off: whom its next request pays is looked at in any case.
+            proof = await self._services.prover.now()
         self._handler.judge_turns(proof)
         heartbeat = self._build(proof)
         if self._last is None or heartbeat.state is not self._last.state:

@@ -27,7 +27,8 @@ from .run_patches import Patcher
 from .run_sessions import REFUSED_SENTENCE, RunSession
 from .run_stages import START_REFUSALS, TURN_ENDS, End, RunOver, Stage, check_stage
 from .run_tokens import RunToken
-from .runtime import BusyMode, PromptKind, Spending, TurnEnd, TurnOutcome, TurnRequest
+from .run_turn import RunTurn
+from .runtime import BusyMode, PromptKind, Spending, TurnEnd, TurnOutcome
 from .secret import Secret
 from .services import Services
 from .store import Change, EntryMove, EntryState, InboxEntry, OutboxCall
@@ -43,12 +44,6 @@ _log = logging.getLogger(LOGGER_NAME)
 
 FRESH_SECONDS = 1.0
 """How old the evidence of a start may be: when its context takes longer, it is asked for again."""
-
-INTERRUPT_TRIES = 10
-"""How often a turn is interrupted that does not end; each try waits `INTERRUPT_SECONDS`."""
-
-INTERRUPT_SECONDS = 2.0
-"""How long an interrupted turn may take; measured are 0.02 to 2.1 seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +80,7 @@ class RunWork(OutboxEvents):
         self._decided: End | None = None
         self._deciding = asyncio.Event()
         self._live: _Live | None = None
-        self._turn_over = asyncio.Event()
+        self._turn = RunTurn(services.runtime, self.run_id)
         self._beside_tasks: set[asyncio.Task[None]] = set()
         self._group: asyncio.TaskGroup | None = None
         self._outbox = RunOutbox(
@@ -108,6 +103,11 @@ class RunWork(OutboxEvents):
         """What Hermes said in the run's turn and was not posted, by kind."""
         return {} if self._live is None else self._live.view.notices
 
+    @property
+    def lingering(self) -> asyncio.Task[TurnEnd] | None:
+        """The turn that Hermes has not let go of although the run is over, None without one."""
+        return self._turn.lingering
+
     async def work(self) -> None:
         """Do all of it; returns when the server has taken the run's end."""
         async with asyncio.TaskGroup() as self._group:
@@ -129,7 +129,7 @@ class RunWork(OutboxEvents):
         self._decided = End(outcome, reason)
         self._deciding.set()
         if self._stage is Stage.TURN and self._group is not None:
-            self._beside(self._group, self._interrupt())
+            self._beside(self._group, self._turn.interrupt())
 
     def _fail_early(self, reason: Reason) -> None:
         self.end_early(Outcome.FAILED, reason)
@@ -186,7 +186,7 @@ class RunWork(OutboxEvents):
             prepared, proof = await self._unless_decided(self._prepare())
             started, spends = await self._unless_decided(self._start(proof))
             prepared = replace(prepared, turn=replace(prepared.turn, spends=spends))
-            return await self._turn(prepared, started, group)
+            return await self._do_turn(prepared, started, group)
         except RunOver as ended:
             return ended.end
         except RunEnded:
@@ -245,14 +245,13 @@ class RunWork(OutboxEvents):
             return RunEnded(problem.operation, problem.status, problem.code)
         return problem
 
-    async def _turn(self, prepared: Prepared, started: RunView, group: asyncio.TaskGroup) -> End:
+    async def _do_turn(self, prepared: Prepared, started: RunView, group: asyncio.TaskGroup) -> End:
         live = self._go_live(prepared, started, group)
         self._beside(group, live.patcher.run())
         live.view.remark(await self._unless_decided(live.session.prepare(prepared.turn)))
         self._stop_if_decided()
         self._move(Stage.TURN)
-        ended = await self._ask_hermes(prepared.turn, live.view)
-        self._turn_over.set()
+        ended = await self._turn.do(prepared.turn, live.view)
         live.view.turn_ended(ended)
         return self._decided or self._end_of(ended)
 
@@ -294,34 +293,6 @@ class RunWork(OutboxEvents):
         )
         self._live = _Live(view, patcher, session, followups, cards)
         return self._live
-
-    async def _interrupt(self) -> None:
-        """Interrupt until the turn is over: a turn that Hermes was just given may not hear the first."""
-        for _ in range(INTERRUPT_TRIES):
-            try:
-                await self._services.runtime.interrupt(self.run_id)
-            except Exception as error:  # noqa: BLE001  # whatever broke in Hermes, the turn must not go on
-                _log.error("run %s: Hermes did not take an interrupt: %s", self.run_id, describe(error))
-            try:
-                async with asyncio.timeout(INTERRUPT_SECONDS):
-                    await self._turn_over.wait()
-            except TimeoutError:
-                continue
-            return
-        _log.error("run %s: Hermes does not end an interrupted turn", self.run_id)
-
-    async def _ask_hermes(self, turn: TurnRequest, view: TurnView) -> TurnEnd:
-        try:
-            return await self._services.runtime.start_turn(turn, view)
-        except asyncio.CancelledError as error:
-            task = asyncio.current_task()
-            if task is not None and task.cancelling():
-                raise
-            broken: BaseException = error  # something in the runtime was cancelled, this work was not
-        except Exception as error:  # noqa: BLE001  # whatever broke in Hermes, the turn has an end
-            broken = error
-        _log.error("run %s: the runtime broke: %s", self.run_id, describe(broken))
-        return TurnEnd(TurnOutcome.FAILED, type(broken).__name__)
 
     def _end_of(self, ended: TurnEnd) -> End:
         outcome, reason = TURN_ENDS[ended.outcome]

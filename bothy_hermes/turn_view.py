@@ -92,6 +92,7 @@ class TurnView(TurnEvents):
         self._answered = False
         self._edits: dict[UUID, str] = {}
         self._split: set[UUID] = set()
+        self._over = False
         self._requests = 0
         self._costs: dict[tuple[str, str, str], _Sum] = {}
         self.session_id: str | None = None
@@ -186,7 +187,11 @@ class TurnView(TurnEvents):
     # The end --------------------------------------------------------------------------------------
 
     def turn_ended(self, end: TurnEnd) -> None:
-        """Close what is still open in the box, and say in words why nothing came."""
+        """Close what is still open in the box, and say in words why nothing came.
+
+        Whatever a turn says from then on that Hermes has not let go of is said to nobody.
+        """
+        self._over = True
         if end.outcome is TurnOutcome.FAILED:
             self._box.note(f"Hermes could not finish the turn ({end.detail or 'no reason given'}).")
         self._box.end(failed=end.outcome not in (TurnOutcome.COMPLETED, TurnOutcome.EMPTY))
@@ -235,6 +240,9 @@ class TurnView(TurnEvents):
 
     async def _post(self, text: str, role: MessageRole) -> UUID:
         """Store a text as one message or as several parts; durable when this returns."""
+        if self._over:
+            _log.info("run %s: a text that came after the turn's end is not posted", self._run_id)
+            return self._services.clock.new_id()
         parts = split_message(text, self._limit())
         messages = [
             self._message(

@@ -6,6 +6,7 @@ from uuid import UUID
 
 import pytest
 
+from bothy_hermes import run_turn
 from bothy_hermes.codec import parse
 from bothy_hermes.handler import Handler
 from bothy_hermes.run_calls import finish_call, message_call, response_call
@@ -213,6 +214,83 @@ def test_turns_that_no_longer_fit_are_interrupted(tmp_path, name, value, reason)
         assert await handler.settle(5)
         assert end_of(made) == ("failed", reason)
         assert made.runtime.interrupted == [RUN]
+
+    handling(tmp_path, steps)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "doubts"),
+    [
+        ("credential", ResolvedCredential("anthropic", KeyType.API_KEY), False),
+        ("credential", ResolvedCredential(None, KeyType.UNKNOWN), True),
+        ("credential", ResolvedCredential("anthropic", KeyType.OAUTH), False),
+        ("toolsets", None, True),
+    ],
+)
+def test_only_what_may_not_have_been_told_in_time_is_in_doubt(tmp_path, name, value, doubts):
+    """A mode that is proven and another one is certain; and where no turn is at stake there is no doubt."""
+
+    async def steps(made, handler):
+        made.runtime.toolsets = frozenset({"todo"})
+        before = made.runtime.credential, made.runtime.toolsets
+        setattr(made.runtime, name, value)
+        assert not handler.doubts(await made.services.prover.now())
+        made.runtime.credential, made.runtime.toolsets = before
+        entry = await made.entry()
+        handler.begin(entry, invocation({"id": str(RUN), "tool_class": "scoped"}), None)
+        await made.until(lambda: made.runtime.turns)
+        setattr(made.runtime, name, value)
+        assert handler.doubts(await made.services.prover.now()) is doubts
+
+    handling(tmp_path, steps)
+
+
+def test_a_turn_that_hears_no_interrupt_ends_its_run_and_keeps_its_slot(tmp_path, monkeypatch):
+    """Its people are told; Hermes is still at work, and what waits for a slot waits until it has let go."""
+    monkeypatch.setattr(run_turn, "INTERRUPT_SECONDS", 0.001)
+
+    async def steps(made, handler):
+        async def deaf(_run_id):
+            await asyncio.sleep(0)
+
+        made.runtime.interrupt = deaf
+        await begin(made, handler)
+        await made.until(lambda: made.runtime.turns)
+        handler.end_run(RUN, Outcome.CANCELLED, None)
+        await made.until(lambda: end_of(made) is not None)
+        assert end_of(made) == ("cancelled", None)
+        assert await handler.settle(5)
+        assert not handler.works_on(RUN)
+        assert [(row["run_id"], row["stage"]) for row in handler.overview()] == [(str(RUN), "lingering")]
+        second = await begin(made, handler, 1)
+        await settle()
+        assert len(made.runtime.turns) == 1
+        assert [row["stage"] for row in handler.overview()] == ["accepted", "lingering"]
+        made.turns.release.set()
+        await made.until(lambda: end_of(made, second) is not None)
+        assert end_of(made, second) == ("completed", None)
+        assert made.api.messages[0].content == "done"
+        assert len(made.api.messages) == 1
+        assert str(RUN) not in str(handler.overview())
+
+    handling(tmp_path, steps, max_active_runs=1)
+
+
+def test_a_lingering_turn_is_given_up_on_the_way_out(tmp_path, monkeypatch):
+    """Nothing of it outlives the handler."""
+    monkeypatch.setattr(run_turn, "INTERRUPT_SECONDS", 0.001)
+
+    async def steps(made, handler):
+        async def deaf(_run_id):
+            await asyncio.sleep(0)
+
+        made.runtime.interrupt = deaf
+        await begin(made, handler)
+        await made.until(lambda: made.runtime.turns)
+        handler.end_run(RUN, Outcome.CANCELLED, None)
+        assert await handler.settle(5)
+        await handler.close(0)
+        assert handler.overview() == []
 
     handling(tmp_path, steps)
 

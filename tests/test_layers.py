@@ -84,6 +84,7 @@ LAYERS = {
         "run_cards",
         "run_patches",
         "run_context",
+        "run_turn",
         "turn_view",
         "runs",
         "handler",

@@ -22,6 +22,10 @@ class Handler:
 
     def __init__(self):
         self.judged = []
+        self.doubted = []
+
+    def doubts(self, proof):
+        return bool(self.doubted) and self.doubted.pop()
 
     def judge_turns(self, proof):
         self.judged.append(proof)
@@ -96,6 +100,22 @@ def test_a_change_is_told_at_once(tmp_path):
         return [heartbeat.details.active_runs for heartbeat in beat.sent]
 
     assert beating(tmp_path, steps) == [0, 3]
+
+
+@pytest.mark.parametrize(("doubted", "questions"), [(False, 1), (True, 2)])
+def test_what_would_break_a_turn_off_in_doubt_is_asked_once_more(tmp_path, doubted, questions):
+    """Turns are judged once a heartbeat, by the last answer."""
+
+    async def steps(beat):
+        before = beat.rooms.runtime.questions
+        beat.handler.doubted = [doubted]
+        judged = len(beat.handler.judged)
+        beat.pulse.poke()
+        await settle(60)
+        assert beat.rooms.runtime.questions - before == questions
+        assert len(beat.handler.judged) - judged == 1
+
+    beating(tmp_path, steps)
 
 
 def test_changes_that_come_together_are_one_heartbeat(tmp_path):

@@ -5,7 +5,7 @@ import logging
 
 import pytest
 
-from bothy_hermes import runs
+from bothy_hermes import run_turn
 from bothy_hermes.errors import TransportError
 from bothy_hermes.handler import Handler
 from bothy_hermes.recovery import Recovery
@@ -278,7 +278,7 @@ def test_an_end_that_comes_after_the_turn_changes_nothing(tmp_path):
 @pytest.mark.parametrize("trouble", ["deaf", "broken"])
 def test_a_turn_is_interrupted_until_it_ends(tmp_path, trouble, monkeypatch):
     """A turn that Hermes was just given does not hear the first; a call that fails is no interrupt."""
-    monkeypatch.setattr(runs, "INTERRUPT_SECONDS", 0.01)
+    monkeypatch.setattr(run_turn, "INTERRUPT_SECONDS", 0.01)
     tries = []
 
     def before(made):
