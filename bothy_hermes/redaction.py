@@ -74,7 +74,7 @@ _DOUBTFUL = re.compile(r"[\"'`$;&|<>(){}\[\]\\\n]")
 _RUN_VARIABLE = re.compile(
     r"(?:^|[;&|(`\n{!]"
     r"|(?<![\w-])(?:then|do|else|sudo|exec|eval|env|command|nohup|time|xargs|source|sh|bash|-c)(?!\w))"
-    r"\s*[\"']?\$\{?(\w{1,80})"
+    r"[^\S\n]*[\"']?\$\{?(\w{1,80})"
 )
 """A variable where a shell expects a command."""
 

@@ -111,6 +111,8 @@ def test_ordinary_words_are_shown(command):
         'echo \\" && env "A_KEY=" reboot "x"',
         "TOKEN=rm; $TOKEN -rf /",
         "KEY=rm; sudo ${KEY} -rf /",
+        "A_TOKEN=rm\n \t\r\n  $A_TOKEN -rf /",
+        "A_TOKEN=rm; then \n\n $A_TOKEN -rf /",
         'SECRET=rm; bash -c "$SECRET -rf /"',
         "echo '-----BEGIN PRIVATE KEY-----\nrm -rf /\n-----END PRIVATE KEY-----'",
         "-----BEGIN PRIVATE KEY-----\nreboot\n-----END PRIVATE KEY-----",
@@ -192,6 +194,16 @@ def test_time_grows_with_the_command(piece):
     text = piece * (100_000 // len(piece))
     started = time.process_time()
     redact(text)
+
+    assert time.process_time() - started < 0.5
+
+
+@pytest.mark.parametrize("blanks", ["\n", " \n", "; ", "\r\n\t", "then "], ids=range(5))
+def test_blank_lines_around_a_secret_cost_no_more_than_others(blanks):
+    """A file that is written by a command may have any number of them."""
+    text = "A_TOKEN=x" + blanks * (100_000 // len(blanks)) + "A_TOKEN=y"
+    started = time.process_time()
+    assert redact(text).count(REDACTED) == 2
 
     assert time.process_time() - started < 0.5
 
