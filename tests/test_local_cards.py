@@ -235,6 +235,24 @@ def test_failed_with_reopen_makes_the_card_usable_again(tmp_path):
         assert job.respond(again.interaction.id).status == 200
 
 
+def test_only_the_accepted_click_can_be_given_back(tmp_path):
+    """What was used for many uses took nothing, so its `reopen` does not undo somebody else's click."""
+    with rig(tmp_path) as made:
+        job = made.running()
+        card = job.card(button("yes"), button("more", single_use=False))
+        job.wait(card)
+        many = job.use(card, "more")
+        made.take()
+        used = job.use(card, "yes")
+        made.take()
+        assert job.respond(many.interaction.id, "failed", reopen=True).status == 200
+        assert [one.disabled for one in components_of(made, card)] == [True, None]
+        with pytest.raises(Refused, match="card_closed"):
+            job.use(card, "yes", person=made.ben)
+        assert job.resume(card).status == 200
+        assert job.respond(used.interaction.id).status == 200
+
+
 def test_a_resumed_card_that_is_reopened_awaits_again(tmp_path):
     """`reopen` makes the next await and resume of the card new calls, not repetitions."""
     with rig(tmp_path) as made:
@@ -277,6 +295,20 @@ def test_acknowledged_comes_after_resume(tmp_path):
         job.resume(card)
         assert job.respond(used.interaction.id).status == 200
         assert job.respond(used.interaction.id, "failed").code == "interaction_answered"
+
+
+def test_a_click_before_the_wait_is_acknowledged_after_both(tmp_path):
+    """The card is not open yet, and its answer comes after the resume all the same."""
+    with rig(tmp_path, clean=False) as made:
+        job = made.running()
+        card = job.card()
+        used = job.use(card)
+        made.take()
+        assert job.respond(used.interaction.id).code == "run_not_waiting"
+        assert made.violations == ["respondToInteraction: acknowledged before the run was resumed"]
+        job.wait(card)
+        job.resume(card)
+        assert job.respond(used.interaction.id).status == 200
 
 
 def test_an_interaction_is_answered_after_its_ack(tmp_path):
