@@ -142,7 +142,7 @@ class PeopleSide:
         """Answer a request; what is refused is answered as a problem."""
         try:
             check_sender(request, self._hosts())
-            if request.method == "GET" and request.path == "/":
+            if request.method in ("GET", "HEAD") and request.path == "/":
                 return self._page.response()
             return self._answer_call(request)
         except Refused as refused:

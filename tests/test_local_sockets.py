@@ -123,6 +123,22 @@ def test_head_has_no_body(tmp_path):
         assert body == b""
 
 
+def test_the_page_has_a_head(tmp_path):
+    """What looks whether the page is there gets its headers, and not a page that needs a login."""
+    with served(tmp_path) as server:
+        authority = urlsplit(server.origin).netloc
+        line = "{} / HTTP/1.1\r\nHost: " + authority + "\r\nConnection: close\r\n\r\n"
+        page, head = (raw(server, line.format(method).encode()) for method in ("GET", "HEAD"))
+        assert head.startswith(b"HTTP/1.1 200 OK\r\n")
+        assert head.endswith(b"\r\n\r\n")
+        assert _headers(head) == _headers(page)
+
+
+def _headers(answer):
+    lines = answer.partition(b"\r\n\r\n")[0].split(b"\r\n")
+    return [line for line in lines if not line.startswith(b"Date: ")]
+
+
 def test_silent_clients_cost_their_own_connection_only(tmp_path):
     """A hundred half requests stand around while the server answers as quickly as ever."""
     with served(tmp_path) as server:
