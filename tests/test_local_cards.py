@@ -135,6 +135,20 @@ def test_a_cause_that_did_not_happen(tmp_path, cause, changes, code):
         assert len(made.violations) == 1
 
 
+def test_only_a_follow_up_of_the_run_is_its_answer(tmp_path):
+    """Neither the message that the run began with nor a text in another thread has answered its card."""
+    with rig(tmp_path, clean=False) as made:
+        job, other = made.running(), made.running()
+        card = job.card()
+        job.wait(card)
+        elsewhere = made.say(made.instance.thread(other.thread_id), "yes").message.id
+        made.take()
+        for text in (job.run.trigger_message_id, elsewhere):
+            assert job.resume(card, "followup", followup_message_id=str(text)).code == "run_not_waiting"
+        assert job.view.open_cards == (UUID(card),)
+        assert made.violations == ["resumeRun: nothing of the cause happened"] * 2
+
+
 def test_a_card_that_awaits_nothing_is_not_resumed(tmp_path):
     with rig(tmp_path, clean=False) as made:
         job = made.running()
