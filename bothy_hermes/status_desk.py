@@ -81,11 +81,13 @@ class StatusDesk:
         """Write the status; a heartbeat stays part of it until the next one.
 
         While the state file is in trouble this also tries whether it is over: nothing else may be written
-        for a long time.
+        for a long time. Else each heartbeat looks whether the file is still this adapter's.
         """
         self._heartbeat = heartbeat or self._heartbeat
         if self._store.trouble is not None:
-            await self._probe()
+            await self._quietly(self._store.probe())
+        elif heartbeat is not None:
+            await self._quietly(self._store.check())
         async with self._writing:
             await self._write(await self._status())
 
@@ -105,9 +107,9 @@ class StatusDesk:
             _log.debug("requests cannot be taken: %s", error.strerror)  # a disk that is read-only now
             return []
 
-    async def _probe(self) -> None:
+    async def _quietly(self, asked: Awaitable[None]) -> None:
         try:
-            await self._store.probe()
+            await asked
         except StateError as error:
             _log.debug("%s", error)  # said when it began
 

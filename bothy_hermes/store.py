@@ -27,6 +27,7 @@ from .codec import format_time
 from .errors import StateError
 from .store_file import open_database
 from .store_health import StoreHealth, Tell
+from .store_schema import known_version
 from .store_values import (
     CallDone,
     CallFailed,
@@ -123,7 +124,7 @@ class Store:
             StateTooNew: A newer version wrote it.
             StateError: It cannot be used.
         """
-        writer = Writer(functools.partial(open_database, directory), _Scrubber())
+        writer = Writer(functools.partial(open_database, directory), _Scrubber(), known_version)
         await writer.start()
         known = set(await writer.run(rows.inbox_ids))
         return cls(writer, clock, StoreHealth(writer, clock, tell), known)
@@ -149,6 +150,17 @@ class Store:
     async def probe(self) -> None:
         """Write something of no meaning: whether the disk takes it tells whether a trouble is over."""
         await self._run(rows.keep, _PROBE, self._moment())
+
+    async def check(self) -> None:
+        """Look whether a newer version of the adapter has taken the file over; then it is left to it.
+
+        Never waits, in a patient view neither.
+
+        Raises:
+            StateTooNew: One has; from now on nothing is read or written until the file is as it was.
+            StateError: It cannot be looked at.
+        """
+        await self._health.attempt(self._writer.check, patient=False)
 
     async def adapter_id(self) -> UUID:
         """The adapter's own ID, made once and kept in the file."""

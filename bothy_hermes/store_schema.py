@@ -106,6 +106,19 @@ def migrate(connection: sqlite3.Connection, migrations: Sequence[Sequence[str]] 
         StateError: The file holds tables of another program.
         sqlite3.Error: The file cannot be written; it stays at the last version that was reached.
     """
+    version = known_version(connection, migrations)
+    if version == 0 and connection.execute("SELECT EXISTS (SELECT 1 FROM sqlite_master)").fetchone()[0]:
+        raise StateError(FILE_NAME, "is a database of another program; name another state directory")
+    for number in range(version, len(migrations)):
+        _apply(connection, migrations[number], number + 1)
+
+
+def known_version(connection: sqlite3.Connection, migrations: Sequence[Sequence[str]] = MIGRATIONS) -> int:
+    """Return the version that a file is at.
+
+    Raises:
+        StateTooNew: A newer version of the program wrote the file.
+    """
     version = int(connection.execute("PRAGMA user_version").fetchone()[0])
     if version > len(migrations):
         raise StateTooNew(
@@ -114,10 +127,7 @@ def migrate(connection: sqlite3.Connection, migrations: Sequence[Sequence[str]] 
             f"{len(migrations)}); install that version again, or move the file and those beside it that "
             "begin with its name out of the directory and start anew without what it remembers",
         )
-    if version == 0 and connection.execute("SELECT EXISTS (SELECT 1 FROM sqlite_master)").fetchone()[0]:
-        raise StateError(FILE_NAME, "is a database of another program; name another state directory")
-    for number in range(version, len(migrations)):
-        _apply(connection, migrations[number], number + 1)
+    return version
 
 
 def _apply(connection: sqlite3.Connection, statements: Sequence[str], version: int) -> None:

@@ -54,15 +54,21 @@ class Writer:
         connect: Opens the connection, in the writer's thread.
         tidy: Called after each batch, outside any transaction; may fail, then it is called again
             after the next.
+        guard: Raises `StateError` when the file is no longer this program's to write. Called when
+            `check` asks, and from its first refusal on before each batch, until it raises no more.
 
     Attributes:
         commits: How many transactions changed something, for measures.
     """
 
-    def __init__(self, connect: Callable[[], sqlite3.Connection], tidy: Job[None]) -> None:
+    def __init__(
+        self, connect: Callable[[], sqlite3.Connection], tidy: Job[None], guard: Job[Any] | None = None
+    ) -> None:
         self.commits = 0
         self._connect = connect
         self._tidy = tidy
+        self._guard = guard or _nothing
+        self._refused = False
         self._queue: queue.SimpleQueue[_Item | None] = queue.SimpleQueue()
         self._closed = False
         self._untidy = False
@@ -100,6 +106,14 @@ class Writer:
         """
         result: T = await self._enqueue(job)
         return result
+
+    async def check(self) -> None:
+        """Look whether the file is still this program's to write; if not, nothing is written any more.
+
+        Raises:
+            StateError: It is not, or it cannot be read.
+        """
+        await self.run(self._look)
 
     async def close(self) -> None:
         """Finish what was asked for, empty the log file and close; a second time only waits."""
@@ -147,9 +161,30 @@ class Writer:
         """Do one batch; False when it was the last."""
         items, more = self._collect()
         if items:
-            _deliver(self._batch(connection, items))
-            self._tidy_up(connection)
+            refusal = self._refusal(connection)
+            if refusal is None:
+                _deliver(self._batch(connection, items))
+                self._tidy_up(connection)
+            else:
+                _deliver([_Outcome(item, error=refusal) for item in items])
         return more
+
+    def _look(self, connection: sqlite3.Connection) -> None:
+        self._refused = True  # unless the guard finds nothing
+        self._guard(connection)
+        self._refused = False
+
+    def _refusal(self, connection: sqlite3.Connection) -> StateError | None:
+        """Why nothing is written, looked at anew; None when it is."""
+        if not self._refused:
+            return None
+        try:
+            self._look(connection)
+        except StateError as error:
+            return error
+        except sqlite3.Error as error:
+            return state_error(error)
+        return None
 
     def _tidy_up(self, connection: sqlite3.Connection) -> None:
         try:

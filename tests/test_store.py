@@ -2,16 +2,19 @@
 
 import asyncio
 import resource
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
-from bothy_hermes.errors import IllegalMove, StateError
+from bothy_hermes.errors import IllegalMove, StateError, StateTooNew
 from bothy_hermes.store import EntryMove, EntryState, Store, Taken
+from bothy_hermes.store_schema import FILE_NAME
 from tests.fakes.clock import FakeClock
 from tests.fakes.store_kit import RUN, call, entry, event_id, keys, with_store
 
@@ -300,3 +303,40 @@ def test_what_was_forgotten_by_age_is_new(tmp_path):
         return left, known
 
     assert asyncio.run(use()) == ([False, False, True], {event_id(3), RUN})
+
+
+# A newer version takes the file over ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("patient", [False, True])
+def test_a_newer_schema_under_an_open_store_is_noticed_and_left_alone(tmp_path, patient):
+    """Another version of the adapter has migrated it: what this one would write could break it."""
+    told = []
+
+    def version(number=None):
+        with closing(sqlite3.connect(tmp_path / FILE_NAME)) as other:
+            if number is not None:
+                other.execute(f"PRAGMA user_version = {number}")
+            return other.execute("PRAGMA user_version").fetchone()[0]
+
+    async def main():
+        store = await Store.open(tmp_path, FakeClock().clock, told.append)
+        view = store.patient() if patient else store
+        try:
+            await view.check()
+            assert told == []
+            ours = version()
+            version(ours + 1)
+            with pytest.raises(StateTooNew, match="was written by a newer version"):
+                await view.check()
+            assert isinstance(store.trouble, StateTooNew)
+            with pytest.raises(StateTooNew):
+                await store.put_calls([call("k1")])
+            version(ours)
+            await store.put_calls([call("k2")])
+            assert await keys(store) == ["k2"]
+            assert (store.trouble, [type(one) for one in told]) == (None, [StateTooNew, type(None)])
+        finally:
+            await store.close()
+
+    asyncio.run(main())

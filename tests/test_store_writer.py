@@ -41,9 +41,9 @@ class Hold:
         assert self.release.wait(10)
 
 
-def with_writer(use, tidy=nothing, open_=connect):
+def with_writer(use, tidy=nothing, open_=connect, guard=None):
     async def main():
-        writer = Writer(open_, tidy)
+        writer = Writer(open_, tidy, guard)
         await writer.start()
         try:
             return await use(writer)
@@ -361,3 +361,51 @@ def test_tidying_that_fails_is_said_once_and_tried_again(caplog):
     assert with_writer(use, tidy) == ["0", "1", "2", "3"]
     assert len(calls) >= 5
     assert len(caplog.records) == 2
+
+
+# Whose file it is ---------------------------------------------------------------------------------
+
+
+def test_a_file_that_is_somebody_elses_by_now_is_left_alone_until_it_is_ours_again():
+    """Looked at when asked, and from then on before each batch; nothing of what was refused is written."""
+    looks, foreign = [], []
+
+    def guard(_connection):
+        looks.append(None)
+        if foreign:
+            raise StateError("t", "is another's")
+
+    async def use(writer):
+        await writer.run(insert("a"))
+        assert looks == []
+        foreign.append(None)
+        await writer.run(insert("b"))
+        with pytest.raises(StateError, match="is another's"):
+            await writer.check()
+        for job in (insert("c"), rows):
+            with pytest.raises(StateError, match="is another's"):
+                await writer.run(job)
+        foreign.clear()
+        await writer.run(insert("d"))
+        assert len(looks) == 4
+        await writer.run(insert("e"))
+        assert len(looks) == 4
+        return await writer.run(rows)
+
+    assert with_writer(use, guard=guard) == ["a", "b", "d", "e"]
+
+
+def test_a_file_that_cannot_be_looked_at_is_left_alone():
+    """Whose it is is not known then."""
+
+    def guard(_connection):
+        raise sqlite3.OperationalError("secret")
+
+    async def use(writer):
+        with pytest.raises(StateError) as caught:
+            await writer.check()
+        with pytest.raises(StateError):
+            await writer.run(insert("a"))
+        assert "secret" not in str(caught.value)
+
+    with_writer(use, guard=guard)

@@ -324,3 +324,27 @@ def test_the_status_of_an_adapter_that_ended_says_so(tmp_path):
         assert (status["connection"], status["runs"]) == ("stopped", [])
 
     flow(tmp_path, steps)
+
+
+def test_a_newer_version_that_takes_the_file_over_is_reported_by_the_next_heartbeat(tmp_path):
+    """A quiet adapter notices it as well, and goes on once the file is its own again."""
+
+    async def steps(made):
+        def version(number):
+            with closing(sqlite3.connect(made.state_dir / "state.sqlite3")) as other:
+                before = other.execute("PRAGMA user_version").fetchone()[0]
+                other.execute(f"PRAGMA user_version = {number or before + 1}")
+                return before
+
+        await told(made)
+        ours = version(None)
+        await told(made, UNWRITABLE)
+        assert "was written by a newer version" in read_status(made.state_dir)["trouble"]
+        run_id = made.say(made.thread(), "hello")
+        await asyncio.sleep(0.5)
+        assert not is_settled(made, run_id)
+        version(ours)
+        await told(made)
+        assert (await made.ended(run_id)).run.state is RunState.COMPLETED
+
+    flow(tmp_path, steps, options=BEATING)
