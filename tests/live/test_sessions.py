@@ -86,7 +86,7 @@ def test_two_threads_of_one_session_take_turns(talk, world):
     assert knows(other, "in the other thread", session_mode="bind", bind_ref=reference(talk))
     assert reference(other) == reference(talk)
     first = talk.say("sleep 3")
-    talk.step(first, "sleep")
+    talk.step(first)  # its title is Hermes' own sentence: 0.22 may lack the words to name the command
     runs = [first, other.say("repeat at the same time")]
     ends = [one.ended(run_id) for one, run_id in zip((talk, other), runs, strict=True)]
     assert [end.state for end in ends] == ["completed", "completed"]
@@ -123,6 +123,8 @@ def test_a_compressed_session_goes_on_in_its_child_and_bothy_is_told(talk, world
     """The thread's session is another one then; the old one's name leads to it, in any thread."""
     answer(talk, "repeat the code word is swift")
     first = reference(talk)
+    for number in range(6):  # 0.22 compresses only what lies between the first and the last few messages
+        answer(talk, f"repeat the number {number}")
     for _ in range(3):
         answer(talk, "long 30000")
     answer(talk, "repeat and now")
