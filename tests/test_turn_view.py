@@ -374,3 +374,15 @@ def test_money_that_the_run_may_not_spend_ends_it(tmp_path):
         assert watched.run_ends == ["billing_mode_mismatch"]
 
     watching(tmp_path, steps)
+
+
+def test_what_a_turn_says_after_its_end_is_said_to_nobody(tmp_path):
+    """Hermes has not let go of it, the run is over: its end is sent, and nothing comes behind it."""
+
+    async def steps(watched):
+        watched.view.turn_ended(TurnEnd(TurnOutcome.CANCELLED, "not_ended"))
+        ids = [await watched.view.on_answer("Five."), await watched.view.on_interim("Let me see.")]
+        assert len(set(ids)) == 2
+        assert await watched.stored() == []
+
+    watching(tmp_path, steps)
