@@ -11,6 +11,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from dataclasses import fields as dataclass_fields
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -72,7 +73,7 @@ def message_event(**fields: Any) -> Any:
     fields.setdefault("message_type", kind.TEXT)
     if fields["text"].lstrip().startswith(_SEVERAL_MODELS):
         fields["text"] = f"{_ZERO_WIDTH}{fields['text']}"
-    if "allow_gateway_control" in inspect.signature(event_class).parameters:
+    if any(one.name == "allow_gateway_control" for one in dataclass_fields(event_class)):
         return event_class(allow_gateway_control=False, **fields)
     fields["text"] = defused(fields["text"])
     return event_class(**fields)

@@ -112,7 +112,7 @@ class RunWork(OutboxEvents):
         """Do all of it; returns when the server has taken the run's end."""
         async with asyncio.TaskGroup() as self._group:
             sending = self._group.create_task(self._outbox.run(), name=f"bothy-outbox-{self.run_id}")
-            await self._store_end(await self._until_end(self._group))
+            await self._store_end(await self._until_end(self._group), self._group)
             await sending
             for task in list(self._beside_tasks):
                 task.cancel()
@@ -299,8 +299,11 @@ class RunWork(OutboxEvents):
         _log.info("run %s: the turn ended: %s (%s)", self.run_id, ended.outcome, ended.detail or "-")
         return End(outcome, reason)
 
-    async def _store_end(self, end: End) -> None:
+    async def _store_end(self, end: End, group: asyncio.TaskGroup) -> None:
         self._move(Stage.ENDING)
+        if self._live is not None and self._live.cards.for_text() is None:
+            # The box is as it stays: it is written while the end is put together.
+            self._beside(group, self._live.patcher.flush())
         changes = [] if self._live is None else await self._closing_changes(self._live, end)
         view = None if self._live is None else self._live.view
         finish = FinishRun(

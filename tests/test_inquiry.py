@@ -230,6 +230,23 @@ def test_who_may_address_the_agent_is_what_the_list_says_now(tmp_path, found, ex
     assert on_list(tmp_path, found) is expected
 
 
+def test_what_hermes_would_do_is_asked_while_the_list_is(tmp_path):
+    """And once: the answer is judged in its turn."""
+
+    async def on_rooms(made):
+        desk = Desk(made, None)
+
+        async def late(*_args):
+            await made.until(lambda: made.runtime.questions == 1)
+            return made.api.allow
+
+        made.api.on["get_allow_list"] = late
+        return await desk.up_to(Step.BILLING_MODE, event_value()), made.runtime.questions
+
+    found, questions = with_rooms(tmp_path, on_rooms)
+    assert (found, questions) == (Answer.PASS, 1)
+
+
 def asked_twice(tmp_path, second):
     """Ask for two events, with something between; returns both answers and what was asked with."""
 

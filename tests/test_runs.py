@@ -10,7 +10,7 @@ from bothy_hermes.errors import TransportError
 from bothy_hermes.handler import Handler
 from bothy_hermes.recovery import Recovery
 from bothy_hermes.run_stages import TURN_ENDS, Stage
-from bothy_hermes.runs import RunWork
+from bothy_hermes.runs import FRESH_SECONDS, RunWork
 from bothy_hermes.runtime import BusyMode, ResolvedCredential, ToolEnd, TurnEnd, TurnOutcome, Usage
 from bothy_hermes.store import EntryState
 from bothy_hermes.wire_events import FollowupEvent, HelloSettings, RunList
@@ -107,6 +107,73 @@ def test_the_start_is_on_disk_before_the_server_is_asked(tmp_path):
 
     working(tmp_path, before=before)
     assert seen == [EntryState.STARTING]
+
+
+def test_the_start_is_noted_and_its_evidence_asked_for_while_the_context_is_read(tmp_path):
+    """None of the three needs another one."""
+
+    def before(made):
+        async def look(*_args):
+            await made.until(lambda: made.runtime.questions == 1)
+            while await made.state_of() is not EntryState.STARTING:
+                await settle()
+
+        made.api.on["get_run_context"] = [look]
+
+    made = working(tmp_path, before=before)
+    assert end_of(made) == ("completed", None)
+    assert made.runtime.questions == 1
+
+
+def test_evidence_that_a_slow_context_made_old_is_asked_for_again(tmp_path):
+    """Whose money it is may have changed meanwhile."""
+
+    def before(made):
+        async def look(*_args):
+            await made.until(lambda: made.runtime.questions == 1)
+            await settle()
+            made.runtime.credential = ResolvedCredential("anthropic", KeyType.OAUTH)
+            made.fake.move(FRESH_SECONDS + 0.1)
+
+        made.api.on["get_run_context"] = [look]
+
+    made = working(tmp_path, before=before)
+    assert end_of(made) == ("failed", "billing_mode_mismatch")
+    assert made.runtime.turns == []
+
+
+def test_a_context_that_cannot_be_read_leaves_nothing_behind(tmp_path):
+    """What was done meanwhile ends with the run."""
+    made = working(
+        tmp_path, before=lambda made: made.api.on.update(get_run_context=refusal(403, "forbidden"))
+    )
+    assert end_of(made) == ("failed", "adapter_error")
+    assert (made.state, made.left) == (EntryState.DONE, [])
+
+
+def test_the_last_patch_is_written_while_the_end_is_put_together(tmp_path):
+    async def script(_turn, events):
+        events.on_session("s")
+        events.on_status("is looking")
+        await settle()
+        await events.on_answer("done")
+
+    def before(made):
+        object.__setattr__(made.services, "limits", lambda: SLOW)
+
+        async def parent(_session_id):
+            await made.until(lambda: len(made.api.named("update_run")) == 2)
+
+        made.runtime.session_parent = parent
+
+    async def steps(made, _work):
+        done, _ = await asyncio.wait({made.task}, timeout=2)  # time stands still: no interval passes
+        assert done
+
+    made = working(tmp_path, steps, script, before=before)
+    assert end_of(made) == ("completed", None)
+    assert operations(made)[-1] == "finish_run"
+    assert len(made.api.named("update_run")) == 2
 
 
 def test_the_end_is_on_disk_before_the_server_hears_of_it(tmp_path):
