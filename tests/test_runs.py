@@ -170,7 +170,7 @@ def test_the_last_patch_is_written_while_the_end_is_put_together(tmp_path):
         done, _ = await asyncio.wait({made.task}, timeout=2)  # time stands still: no interval passes
         assert done
 
-    made = working(tmp_path, steps, script, before=before)
+    made = working(tmp_path, steps, script, before=before, session_mode="resume")
     assert end_of(made) == ("completed", None)
     assert operations(made)[-1] == "finish_run"
     assert len(made.api.named("update_run")) == 2
