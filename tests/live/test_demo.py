@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -76,6 +77,25 @@ def test_one_message_is_answered_and_nothing_is_left(person):
     assert files_of(person) == before
     assert processes_of(person) == []
     assert list(Path(person["TMPDIR"]).glob("bothy-demo-*")) == []
+
+
+def readme_rows():
+    """The acts that the README shows: options, and words with which the output ends."""
+    text = (ROOT / "README.md").read_text("utf-8")
+    table = text.split("| options | what happens | it ends with |", 1)[1].split("\n\n", 1)[0]
+    cells = [line.strip("| ").split(" | ") for line in table.splitlines()[2:]]
+    return [(options.strip("`"), end.strip("`")) for options, _, end in cells]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("options", "end"), readme_rows())
+def test_what_the_readme_shows_happens(person, options, end):
+    """As it stands there."""
+    process = start(person, *shlex.split(options))
+    shown, said = process.communicate(timeout=110)
+    assert said == ""
+    assert process.returncode == ("--cancel-after" in options)
+    assert end in " ".join(shown.splitlines()[-6:]), shown
 
 
 def test_ctrl_c_ends_the_gateway_and_the_command_it_runs(person):
