@@ -208,6 +208,34 @@ def test_a_clean_stop_leaves_nothing_for_the_next_to_end(tmp_path):
     flow(tmp_path, steps, FakeRuntime(blocked.script))
 
 
+@pytest.mark.parametrize(
+    "fault", [Fault(wait=600), Fault.LOSE_AFTER, Fault.LOSE_BEFORE], ids=["slow", "taken", "lost"]
+)
+def test_an_answer_that_a_stop_caught_on_its_way_arrives_once(tmp_path, fault):
+    """Hermes has heard that it was sent; whether the server had it or not, people read it once."""
+    answered = asyncio.Event()
+
+    async def script(_turn, events):
+        await events.on_answer("the heron")
+        answered.set()
+
+    async def steps(made):
+        end_of_fault = disturb(made, "createMessage", fault)
+        thread = made.thread()
+        run_id = made.say(thread, "which bird?")
+        await answered.wait()
+        await made.stop_adapter()
+        end_of_fault()
+        await made.start_adapter()
+        view = await made.ended(run_id)
+        assert view.run.state is RunState.COMPLETED
+        assert made.texts(thread, run_id) == [("answer", "the heron")]
+        await nothing_is_left(made)
+        assert len(made.runtime.turns) == 1
+
+    flow(tmp_path, steps, FakeRuntime(script))
+
+
 def test_messages_of_the_time_between_are_each_done_once(tmp_path):
     """A stop, messages from several threads, a start: in one thread they become one run."""
 
