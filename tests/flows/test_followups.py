@@ -74,56 +74,42 @@ def test_decision_8_a_steered_text_is_answered_in_its_run_and_opens_none(tmp_pat
     flow(tmp_path, steps, turn.script)
 
 
-def test_decision_8_at_queue_nothing_enters_a_running_turn(tmp_path):
-    turn = Steered()
+def opens_the_next_run(tmp_path, turn, mode=BusyMode.STEER):
+    """Have a text come during a turn that does not take it up: it is answered once, in a run of its own."""
 
     async def steps(made):
-        thread, run_id = begin(made, turn, BusyMode.QUEUE)
+        thread, run_id = begin(made, turn, mode)
         await made.in_state(run_id, RunState.RUNNING)
-        made.say(thread, "later")
-        await asyncio.sleep(0.1)
-        assert turn.taken == []
+        made.say(thread, "and this")
+        if turn.open and mode is BusyMode.STEER:
+            await made.until(lambda: turn.taken != [])
+        else:
+            await asyncio.sleep(0.1)
+            assert turn.taken == []
         turn.release.set()
         await made.ended(run_id)
         second = await next_run(made, thread, run_id)
-        assert made.texts(thread, second) == [("answer", "alone: later")]
+        assert made.texts(thread, second) == [("answer", "alone: and this")]
+        assert len(made.instance.runs(thread)) == 2
 
     flow(tmp_path, steps, turn.script)
+
+
+def test_decision_8_at_queue_nothing_enters_a_running_turn(tmp_path):
+    opens_the_next_run(tmp_path, Steered(), BusyMode.QUEUE)
 
 
 def test_decision_8_after_the_last_reply_a_text_opens_the_next_run(tmp_path):
     turn = Steered()
     turn.open = False
-
-    async def steps(made):
-        thread, run_id = begin(made, turn)
-        await made.in_state(run_id, RunState.RUNNING)
-        made.say(thread, "too late")
-        await asyncio.sleep(0.1)
-        turn.release.set()
-        await made.ended(run_id)
-        second = await next_run(made, thread, run_id)
-        assert made.texts(thread, second) == [("answer", "alone: too late")]
-
-    flow(tmp_path, steps, turn.script)
+    opens_the_next_run(tmp_path, turn)
 
 
 def test_a_text_that_the_model_never_saw_is_not_absorbed(tmp_path):
     """Handed over is not read: the text opens the next run, and is answered there."""
     turn = Steered()
     turn.shown = False
-
-    async def steps(made):
-        thread, run_id = begin(made, turn)
-        await made.in_state(run_id, RunState.RUNNING)
-        made.say(thread, "unread")
-        await made.until(lambda: turn.taken != [])
-        turn.release.set()
-        await made.ended(run_id)
-        second = await next_run(made, thread, run_id)
-        assert made.texts(thread, second) == [("answer", "alone: unread")]
-
-    flow(tmp_path, steps, turn.script)
+    opens_the_next_run(tmp_path, turn)
 
 
 def test_five_quick_texts_are_each_taken_once(tmp_path):
