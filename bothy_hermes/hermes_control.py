@@ -52,9 +52,10 @@ def halt(agent: Any) -> None:
     stop()
 
 
-def subagent_sessions(agent: Any) -> frozenset[str]:
-    """Return the sessions of the subagents that are at work for an agent."""
-    return frozenset(str(one.session_id) for one in _with_subagents(agent) if one is not agent)
+def agent_of_session(agent: Any, session_id: str) -> Any | None:
+    """Return the agent that is at work in a session: one itself or a subagent of it; None without one."""
+    found = (one for one in _with_subagents(agent) if getattr(one, "session_id", None) == session_id)
+    return next(found, None)
 
 
 def _with_subagents(agent: Any) -> Iterator[Any]:

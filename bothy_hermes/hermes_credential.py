@@ -93,6 +93,17 @@ def resolve_credential() -> Finding:
     return Finding(main)
 
 
+def kind_in_use(provider: str, key: object) -> KeyType | None:
+    """Judge the key that an agent holds; None for what is none, which proves nothing either way.
+
+    Args:
+        provider: Hermes' name of the provider that it is for.
+        key: The agent's key; looked at for its shape and dropped.
+    """
+    kind = kind_of_answer({"provider": provider, "api_key": key}).key_type
+    return None if kind is KeyType.UNKNOWN else kind
+
+
 def pays_same(payee: Payee, spends: Spending) -> bool:
     """Tell whether a model request pays whom a run's evidence names; a comparison, nobody is asked."""
     if payee.api_mode in OWN_LOGIN_MODES or payee.provider not in {spends.provider, *_NO_ROUTE}:

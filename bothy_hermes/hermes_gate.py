@@ -84,19 +84,24 @@ class RequestGate:
         return False
 
     def _is_covered(self, payee: Payee) -> bool:
-        spends = self._spends
         try:
-            if spends is None:
-                return False
-            if pays_same(payee, spends):
-                return True
-            covered = determine(self._asking(payee).result(self._seconds)).matches(spends.mode)
+            covered = self._spends is not None and self._pays_alike(payee, self._spends)
             why = "it is not proven to spend in the run's mode"
         except Exception as error:  # noqa: BLE001  # an error, or no answer in time: nothing is proven
             covered, why = False, f"whose money it spends cannot be told ({describe(error)})"
         if not covered:
             _log.warning("run %s: a request to %s is stopped: %s", self._run_id, payee.provider, why)
         return covered
+
+    def _pays_alike(self, payee: Payee, spends: Spending) -> bool:
+        if payee.key_type is not None:
+            # Hermes may change to another key of the same provider, in the middle of a turn.
+            held = ResolvedCredential(payee.provider, payee.key_type)
+            if not determine(held).matches(spends.mode):
+                return False
+        if pays_same(payee, spends):
+            return True
+        return determine(self._asking(payee).result(self._seconds)).matches(spends.mode)
 
     def _asking(self, payee: Payee) -> Future[ResolvedCredential]:
         with self._lock:

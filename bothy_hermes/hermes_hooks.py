@@ -88,8 +88,8 @@ class HookReceiver:
         home: The home of the profile that this platform serves.
         deliver: Takes a fact about a thread; called on Hermes' thread.
         held: Tells which texts of a thread are looked for in what the model is shown; called there too.
-        admit: Tells whether a model request in a thread's context may leave; called there too, and may
-            take its time.
+        admit: Tells whether a model request in a thread's context, of a session of Hermes, may leave;
+            called there too, and may take its time.
         thread_of_subagent: Tells in which thread a session is that of a subagent; called there too.
     """
 
@@ -100,7 +100,7 @@ class HookReceiver:
         deliver: Callable[[UUID, Fact], None],
         held: Callable[[UUID], Held],
         *,
-        admit: Callable[[UUID, Payee], bool],
+        admit: Callable[[UUID, Payee, str], bool],
         thread_of_subagent: Callable[[str], UUID | None],
     ) -> None:
         self._platforms = frozenset({platform_key, SUBAGENT})
@@ -124,7 +124,8 @@ class HookReceiver:
         thread = self._thread_of(payload)
         if thread is None:
             return
-        leaves = name not in SPENDING_HOOKS or self._admit(thread, _payee(payload))
+        session = str(payload.get("session_id") or "")
+        leaves = name not in SPENDING_HOOKS or self._admit(thread, _payee(payload), session)
         # A request that does not leave shows the model nothing.
         if leaves or name != "pre_api_request":
             self._deliver(thread, read(payload, self._held(thread)))
@@ -141,7 +142,10 @@ class HookReceiver:
 
 
 def _payee(payload: Payload) -> Payee:
-    return Payee(*(str(payload.get(name) or "") for name in ("provider", "base_url", "api_mode")))
+    provider, base_url, api_mode = (
+        str(payload.get(name) or "") for name in ("provider", "base_url", "api_mode")
+    )
+    return Payee(provider, base_url, api_mode)
 
 
 def _ids(payload: Payload) -> Ids:

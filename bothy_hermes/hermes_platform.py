@@ -14,6 +14,7 @@ from .hermes_control import Command
 from .hermes_sessions import HermesSessions
 from .runtime import BusyMode, TurnRequest
 from .turn_facts import Payee
+from .wire_words import KeyType
 
 
 class Platform(Protocol):
@@ -45,8 +46,11 @@ class Platform(Protocol):
     def bound_payee(self, turn: TurnRequest) -> Payee | None:
         """Tell whom the turn's thread pays, None when it is the main model's provider."""
 
-    def has_subagent(self, turn: TurnRequest, session_id: str) -> bool:
-        """Tell whether a session is that of a subagent at work for a turn."""
+    def has_session(self, turn: TurnRequest, session_id: str) -> bool:
+        """Tell whether a session is that of an agent or a subagent at work on a turn."""
+
+    def key_type(self, turn: TurnRequest, session_id: str, provider: str) -> KeyType | None:
+        """Tell what kind of key the agent of a session holds now, None when it is not seen."""
 
     def halt(self, turn: TurnRequest) -> None:
         """Interrupt the agents at work on a turn, on their own thread, before they send anything."""

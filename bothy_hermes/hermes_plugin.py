@@ -18,13 +18,14 @@ from uuid import UUID
 from gateway.config import Platform
 from gateway.platforms.base import BasePlatformAdapter, SendResult
 
-from . import hermes_config, hermes_control, hermes_held, hermes_hooks, hermes_route, hermes_versions
+from . import hermes_config, hermes_control, hermes_held, hermes_hooks, hermes_versions
 from .bothy_credentials import load_agent_token
 from .bothy_loop import AdapterLoop
 from .clock import system_clock
 from .config import Settings, load_settings
 from .defaults import CONTROL_SENDER, LOGGER_NAME
 from .errors import BothyError, ConfigError, StateLocked, describe
+from .hermes_agents import AgentsAtWork
 from .hermes_asks import AsksPeople
 from .hermes_control import Command
 from .hermes_files import SendsNoFiles
@@ -33,7 +34,6 @@ from .hermes_runtime import HermesRuntime
 from .hermes_sessions import HermesSessions
 from .hermes_threads import REFUSED
 from .runtime import BusyMode, TurnRequest
-from .turn_facts import Payee
 
 _log = logging.getLogger(LOGGER_NAME)
 
@@ -44,7 +44,7 @@ CANCEL_SECONDS = 0.3
 """How long a task that was cancelled may take to notice."""
 
 
-class ServerPlatform(AsksPeople, SendsNoFiles, BasePlatformAdapter):  # type: ignore[misc]  # Hermes ships no types
+class ServerPlatform(AgentsAtWork, AsksPeople, SendsNoFiles, BasePlatformAdapter):  # type: ignore[misc]  # Hermes ships no types
     """A Bothy server as a messaging platform of Hermes.
 
     Args:
@@ -95,7 +95,7 @@ class ServerPlatform(AsksPeople, SendsNoFiles, BasePlatformAdapter):  # type: ig
             home,
             threads.hear,
             threads.held,
-            admit=threads.admit,
+            admit=runtime.admit,
             thread_of_subagent=runtime.thread_of_subagent,
         )
         self._adapter = AdapterLoop(
@@ -188,6 +188,10 @@ class ServerPlatform(AsksPeople, SendsNoFiles, BasePlatformAdapter):  # type: ig
             text=text, source=source, message_id=str(message_id), channel_prompt=turn.system_part
         )
 
+    def turn_source(self, turn: TurnRequest) -> Any:
+        """Return Hermes' source of the turn's message."""
+        return self._source(turn, str(turn.message_id), str(turn.user_id), turn.user_name)
+
     def _source(self, turn: TurnRequest, message_id: str, user_id: str, user_name: str | None = None) -> Any:
         return self.build_source(
             chat_id=str(turn.channel_id),
@@ -221,27 +225,6 @@ class ServerPlatform(AsksPeople, SendsNoFiles, BasePlatformAdapter):  # type: ig
         event = self.turn_event(turn)
         own = getattr(self, "_event_session_key", None)
         return str(own(event) if own is not None else build_session_key(event.source))
-
-    def agent(self, turn: TurnRequest) -> Any | None:
-        """Return the agent at work on a turn, None before it exists."""
-        return hermes_held.running_agent(self.gateway_runner, self.session_key(turn), str(turn.message_id))
-
-    def bound_payee(self, turn: TurnRequest) -> Payee | None:
-        """Tell whom the turn's thread pays, None when it is the main model's provider."""
-        source = self._source(turn, str(turn.message_id), str(turn.user_id))
-        return hermes_route.bound_payee(self.gateway_runner, self.session_key(turn), source)
-
-    def has_subagent(self, turn: TurnRequest, session_id: str) -> bool:
-        """Tell whether a session is that of a subagent at work for a turn."""
-        agent = hermes_held.running_agent(self.gateway_runner, self.session_key(turn))
-        return agent is not None and session_id in hermes_control.subagent_sessions(agent)
-
-    def halt(self, turn: TurnRequest) -> None:
-        """Interrupt the agents at work on a turn, on their own thread, before they send anything."""
-        agent = hermes_held.running_agent(self.gateway_runner, self.session_key(turn))
-        if agent is None:
-            raise LookupError("no agent is in sight")
-        hermes_control.halt(agent)
 
     def release_prompts(self, turn: TurnRequest) -> None:
         """Have nobody answer what the turn's thread waits for any more."""

@@ -10,12 +10,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
 from . import hermes_config, hermes_prompts, hermes_versions
 from .clock import Clock, within
 from .defaults import LOGGER_NAME
+from .errors import describe
 from .hermes_control import Command
 from .hermes_gate import RequestGate, gate_seconds
 from .hermes_platform import Platform
@@ -33,7 +35,8 @@ from .runtime import (
     TurnEvents,
     TurnRequest,
 )
-from .wire_words import SessionMode
+from .turn_facts import Payee
+from .wire_words import KeyType, SessionMode
 
 _log = logging.getLogger(LOGGER_NAME)
 
@@ -196,8 +199,25 @@ class HermesRuntime:
     def thread_of_subagent(self, session_id: str) -> UUID | None:
         """The thread for whose turn a session's subagent works; on whatever thread."""
         at_work = [one.request for one in self.threads]
-        found = (turn for turn in at_work if self._platform.has_subagent(turn, session_id))
+        found = (turn for turn in at_work if self._platform.has_session(turn, session_id))
         return next((turn.thread_id for turn in found), None)
+
+    def admit(self, thread_id: UUID, payee: Payee, session_id: str) -> bool:
+        """Tell whether a model request of a session may leave, for whatever thread is about to send it.
+
+        Where no turn is at work there is no run whose money it could be.
+        """
+        active = self.threads.of_thread(thread_id)
+        if active is None:
+            return True
+        return self.threads.admit(active, replace(payee, key_type=self._key_type(active, payee, session_id)))
+
+    def _key_type(self, active: ActiveTurn, payee: Payee, session_id: str) -> KeyType | None:
+        try:
+            return self._platform.key_type(active.request, session_id, payee.provider)
+        except Exception as error:  # noqa: BLE001  # whatever Hermes has become, this proves nothing
+            _log.error("run %s: no key can be looked at: %s", active.request.run_id, describe(error))
+            return KeyType.UNKNOWN
 
     # Interrupts.
 

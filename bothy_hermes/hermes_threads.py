@@ -69,6 +69,10 @@ class ThreadTurns:
         """The turn of a run."""
         return next((active for active in self if active.request.run_id == run_id), None)
 
+    def of_thread(self, thread_id: UUID) -> ActiveTurn | None:
+        """The turn at work in a thread; on whatever thread."""
+        return self._turns.get(thread_id)
+
     def of_message(self, message_id: str | None) -> ActiveTurn | None:
         """The turn that a message has begun."""
         return next((active for active in self if str(active.request.message_id) == message_id), None)
@@ -90,13 +94,9 @@ class ThreadTurns:
         if thread_id is not None:
             self._hop(self._take_status, thread_id, text)
 
-    def admit(self, thread_id: UUID, payee: Payee) -> bool:
-        """Tell whether a model request in a thread may leave, for whatever thread is about to send it.
-
-        Where no turn is at work there is no run whose money it could be.
-        """
-        active = self._turns.get(thread_id)
-        if active is None or active.admits(payee):
+    def admit(self, active: ActiveTurn, payee: Payee) -> bool:
+        """Tell whether a model request of a turn may leave, for whatever thread is about to send it."""
+        if active.admits(payee):
             return True
         self._hop(active.money_refused)
         return False

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from .runtime import Usage
+from .wire_words import KeyType
 
 _WORD = re.compile(r"[a-z][a-z0-9_]{0,63}")
 """What of an exit reason is told on: its first word. What follows in brackets may hold anything."""
@@ -39,11 +40,13 @@ class Payee:
         provider: Hermes' name of the provider, empty when it names none.
         base_url: The provider's server, empty when it names none.
         api_mode: The interface that is spoken with it.
+        key_type: What kind of key the agent holds at this moment, None when that is not seen.
     """
 
     provider: str
     base_url: str = field(default="", repr=False)
     api_mode: str = ""
+    key_type: KeyType | None = None
 
 
 @dataclass(frozen=True, slots=True)

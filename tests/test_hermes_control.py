@@ -38,7 +38,9 @@ def test_an_agent_is_halted_with_its_subagents():
     hermes_control.halt(agent)
     assert stops == [(False, False)]
     assert grandchild._disable_streaming is False
-    assert hermes_control.subagent_sessions(agent) == {"c1", "c2"}
+    assert hermes_control.agent_of_session(agent, "s") is agent
+    assert hermes_control.agent_of_session(agent, "c2") is grandchild
+    assert hermes_control.agent_of_session(agent, "x") is None
 
 
 def test_the_stop_that_nothing_outlasts_is_taken_where_there_is_one():

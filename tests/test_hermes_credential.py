@@ -6,6 +6,7 @@ from bothy_hermes.actual_mode import determine
 from bothy_hermes.hermes_credential import (
     UNKNOWN_CREDENTIAL,
     credential_of,
+    kind_in_use,
     kind_of_answer,
     other_routes,
     pays_same,
@@ -295,6 +296,23 @@ class TestOneRequest:
         state = hermes.installed(monkeypatch)
         state.runtime = AssertionError("not asked")
         assert credential_of(payee) == UNKNOWN_CREDENTIAL
+
+    @pytest.mark.parametrize(
+        ("provider", "key", "kind"),
+        [
+            ("anthropic", KEY, KeyType.API_KEY),
+            ("anthropic", LOGIN, KeyType.OAUTH),
+            ("custom", LOGIN, KeyType.OAUTH),
+            ("custom", "no-key-required", None),
+            ("anthropic", "", None),
+            ("anthropic", None, None),
+            ("azure", lambda: KEY, None),
+        ],
+    )
+    def test_the_key_in_use_is_judged_by_its_shape(self, monkeypatch, provider, key, kind):
+        """What is no key, or none that can be looked at, says nothing."""
+        hermes.installed(monkeypatch)
+        assert kind_in_use(provider, key) is kind
 
     def test_the_server_is_part_of_what_is_found(self, monkeypatch):
         """The evidence of a run holds its requests to it; nobody sees it."""

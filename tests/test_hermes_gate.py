@@ -76,6 +76,23 @@ class TestJudging:
         assert not made.admits(OTHER)
         assert made.halted == [None]
 
+    @pytest.mark.parametrize(
+        ("mode", "held", "leaves"),
+        [
+            (BillingMode.PERSONAL, KeyType.OAUTH, True),
+            (BillingMode.PERSONAL, KeyType.API_KEY, False),
+            (BillingMode.PERSONAL, KeyType.UNKNOWN, False),
+            (BillingMode.PERSONAL, None, True),
+            (BillingMode.ORGANIZATION, KeyType.API_KEY, True),
+            (BillingMode.ORGANIZATION, KeyType.OAUTH, False),
+        ],
+    )
+    def test_the_key_that_the_agent_holds_now_counts_as_well(self, mode, held, leaves):
+        """Hermes changes to another key of the same provider when one is refused, in the middle of a turn."""
+        made = gate(AssertionError("nobody is asked"), spends=Spending(mode, "anthropic"))
+        assert made.admits(Payee("anthropic", key_type=held)) is leaves
+        assert made.asked == []
+
     def test_a_persons_run_pays_no_organizations_key(self):
         """The rule holds in both directions."""
         made = gate(KEY, spends=Spending(BillingMode.PERSONAL, "anthropic"))

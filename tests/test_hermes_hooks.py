@@ -34,7 +34,8 @@ def heard(monkeypatch):
     facts, held, subagents = [], {}, {}
     money = SimpleNamespace(asked=[], admits=True, order=[])
 
-    def admit(thread, payee):
+    def admit(thread, payee, session):
+        assert session == "s"
         money.asked.append((thread, payee))
         money.order.append(len(facts))
         return money.admits
@@ -94,7 +95,7 @@ class TestWhoseHook:
                 home,
                 lambda _thread, fact, home=home: heard[home].append(fact),
                 lambda _thread: {},
-                admit=lambda _thread, _payee: True,
+                admit=lambda *_request: True,
                 thread_of_subagent=lambda _session: None,
             )
             for home in heard

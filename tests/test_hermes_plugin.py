@@ -427,6 +427,41 @@ class TestMoney:
 
         play(scene())
 
+    @pytest.mark.parametrize(
+        ("key", "stopped"), [("some-key", False), ("sk-ant-oat01-abcdef", True), ("", False)]
+    )
+    def test_a_key_of_another_kind_under_the_same_provider_is_noticed(self, stage, key, stopped):
+        """The agent's own is looked at: Hermes may have changed it since the turn began."""
+        made = stage()
+
+        def ask(platform, _stops):
+            platform.agent(REQUEST).api_key = key
+            platform.hear("pre_api_request", {**IDS, **PAID})
+
+        async def scene():
+            _, told, stops = await self.turn(made, during=ask)
+            assert (stops, told.of("money_refused")) == ((["interrupt"], [None]) if stopped else ([], []))
+
+        play(scene())
+
+    def test_an_agent_that_cannot_be_looked_at_sends_nothing(self, stage):
+        """What nobody understands proves nothing."""
+        made = stage()
+
+        def ask(platform, stops):
+            def broken(*_asked):
+                raise AttributeError("api_key")
+
+            platform.key_type = broken
+            platform.hear("pre_api_request", {**IDS, **PAID})
+            assert stops == ["interrupt"]
+
+        async def scene():
+            _, told, _ = await self.turn(made, during=ask)
+            assert told.of("money_refused") == [None]
+
+        play(scene())
+
     def test_a_subagent_without_context_is_held_to_its_turns_evidence(self, stage):
         """0.19 runs it on a thread that knows nothing of the turn."""
         made = stage()

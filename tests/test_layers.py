@@ -106,6 +106,7 @@ LAYERS = {
         "hermes_lock",
         "hermes_platform",
         "hermes_prompts",
+        "hermes_agents",
         "hermes_asks",
         "hermes_files",
         "hermes_gate",

@@ -79,8 +79,11 @@ class Gateway:
     def bound_payee(self, turn):
         return self.bound.get(turn.run_id)
 
-    def has_subagent(self, turn, session_id):
+    def has_session(self, turn, session_id):
         return session_id in self.subagents.get(turn.run_id, ())
+
+    def key_type(self, _turn, _session_id, _provider):
+        return None
 
     def halt(self, turn):
         self.halted.append(turn.run_id)
