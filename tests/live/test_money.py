@@ -196,9 +196,12 @@ def test_a_subagent_that_came_to_spend_otherwise_sends_nothing(money):
     talk = Talk(money.world)
     run_id = talk.say("delegate late")
     talk.until(lambda: any("delegate late" in last_user_text(body) for body in money.world.model.requests))
-    with money.config.open("a", encoding="utf-8") as config:
-        config.write("delegation: {provider: keyless, model: keyless-model}\n")
-    run = talk.ended(run_id)
+    before = money.config.read_text("utf-8")
+    money.config.write_text(f"{before}delegation: {{provider: keyless, model: keyless-model}}\n", "utf-8")
+    try:
+        run = talk.ended(run_id)
+    finally:
+        money.config.write_text(before, "utf-8")
     assert (run.state, run.reason) == (RunState.FAILED, Reason.BILLING_MODE_MISMATCH)
     assert money.keyless.requests == []
     assert money.has_stopped(run_id, "keyless")
