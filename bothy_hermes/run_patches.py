@@ -14,7 +14,7 @@ from uuid import UUID
 
 from .bothy_api import BothyApi
 from .bothy_credentials import TokenSource
-from .clock import Clock
+from .clock import Clock, within
 from .codec import dump, parse
 from .defaults import LOGGER_NAME
 from .errors import BothyError, ProblemAnswer, RunEnded, VersionConflict, WireError, describe
@@ -27,6 +27,11 @@ _log = logging.getLogger(LOGGER_NAME)
 
 FLUSH_SECONDS = 10.0
 """How long the end of a run waits for its last patch: the box is a view, the answer matters more."""
+
+
+DRAFT_SECONDS = 0.2
+"""How old a draft gets before it is shown, when nothing else is: that of a quick answer is worth no patch,
+nor another one that takes it away."""
 
 
 class Patcher:
@@ -61,6 +66,8 @@ class Patcher:
         self._interval = interval
         self._clock = clock
         self._changed = asyncio.Event()
+        self._urgent = asyncio.Event()
+        self._draft_at = 0.0
         self._lock = asyncio.Lock()
         self._last_at: float | None = None
         self._over = False
@@ -69,13 +76,22 @@ class Patcher:
 
     def poke(self) -> None:
         """The box changed; written as soon as the interval allows."""
+        self._urgent.set()
         self._changed.set()
+
+    def poke_draft(self) -> None:
+        """Only the draft changed; written a moment later."""
+        if not self._changed.is_set():
+            self._draft_at = self._clock.monotonic()
+            self._changed.set()
 
     async def run(self) -> None:
         """Write changes as they come, until cancelled or the run has ended."""
         while not self._over:
             await self._changed.wait()
             await self._wait_for_interval()
+            await self._wait_for_draft()
+            self._urgent.clear()
             self._changed.clear()
             try:
                 await self._write()
@@ -96,6 +112,11 @@ class Patcher:
             rest = self._interval() - (self._clock.monotonic() - self._last_at)
             if rest > 0:
                 await self._clock.sleep(rest)
+
+    async def _wait_for_draft(self) -> None:
+        rest = DRAFT_SECONDS - (self._clock.monotonic() - self._draft_at)
+        if not self._urgent.is_set() and rest > 0:
+            await within(self._clock, self._urgent.wait(), rest)
 
     async def _write(self) -> None:
         async with self._lock:
@@ -124,7 +145,7 @@ class Patcher:
         self._have = parse(RunDocument, {**document, "version": version})
         self.patches += 1
         if len(operations) >= MAX_PATCH_OPERATIONS:
-            self._changed.set()
+            self.poke()
 
     async def _start_over(self, error: BothyError) -> None:
         """A patch was refused for another reason than its version: read the document again."""

@@ -115,7 +115,7 @@ class TurnView(TurnEvents):
     def on_draft(self, text: str) -> None:
         """The excerpt follows the draft."""
         self._box.draft(text)
-        self._patcher.poke()
+        self._patcher.poke_draft()
 
     async def on_interim(self, text: str) -> UUID:
         """Text before a tool call: a message of its own; a blank one says nothing."""

@@ -10,7 +10,7 @@ from bothy_hermes.codec import parse
 from bothy_hermes.errors import ProblemAnswer, RunEnded, VersionConflict
 from bothy_hermes.json_patch import apply_patch
 from bothy_hermes.live_box import LiveBox
-from bothy_hermes.run_patches import Patcher
+from bothy_hermes.run_patches import DRAFT_SECONDS, Patcher
 from bothy_hermes.wire import RunDocument
 from tests.fakes.clock import FakeClock, settle
 
@@ -79,6 +79,48 @@ def test_the_first_change_is_written_at_once():
         patcher.poke()
         await settle()
         assert server.document["last_text_excerpt"] == "Hello"
+
+    server, _ = scenario(steps)
+    assert server.taken_at == [0.0]
+
+
+def test_a_draft_is_shown_when_it_is_a_moment_old():
+    async def steps(clock, server, box, patcher):
+        for word in ("There", "There are", "There are two"):
+            box.draft(word)
+            patcher.poke_draft()
+            await clock.advance(DRAFT_SECONDS / 3)
+
+    server, _ = scenario(steps)
+    assert server.document["last_text_excerpt"] == "There are two"
+    assert server.taken_at == [pytest.approx(DRAFT_SECONDS)]
+
+
+def test_a_draft_that_soon_becomes_the_answer_is_no_patch():
+    """And there is none to take it away."""
+
+    async def steps(clock, _server, box, patcher):
+        box.draft("There are")
+        patcher.poke_draft()
+        await settle()
+        box.answer()
+        patcher.poke()
+        await clock.advance(10)
+        await patcher.flush()
+
+    server, _ = scenario(steps)
+    assert server.taken_at == []
+
+
+def test_a_draft_is_shown_with_a_step_that_comes_meanwhile():
+    async def steps(_clock, server, box, patcher):
+        box.draft("There are")
+        patcher.poke_draft()
+        await settle()
+        box.status("is running ls")
+        patcher.poke()
+        await settle()
+        assert server.document["last_text_excerpt"] == "There are"
 
     server, _ = scenario(steps)
     assert server.taken_at == [0.0]

@@ -20,10 +20,13 @@ PROMPT = Prompt(PromptKind.CLARIFY, "h1", "k", "Which?", ("a", "b"))
 
 
 class Patcher:
-    pokes = 0
+    pokes = drafts = 0
 
     def poke(self):
         self.pokes += 1
+
+    def poke_draft(self):
+        self.drafts += 1
 
 
 class Cards:
@@ -241,6 +244,7 @@ def test_a_draft_is_the_excerpt_until_it_is_a_message(tmp_path):
     async def steps(watched):
         watched.view.on_draft("There are")
         assert watched.box.content.last_text_excerpt == "There are"
+        assert (watched.patcher.pokes, watched.patcher.drafts) == (0, 1)
         await watched.view.on_answer("There are two.")
         assert not watched.box.content.last_text_excerpt
 
