@@ -10,13 +10,16 @@ import argparse
 import contextlib
 import ipaddress
 import json
+import re
 import signal
 import sys
 import tempfile
 import threading
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
+from .dpop import target_uri
 from .errors import ConfigError
 from .local_options import ServerOptions
 from .local_port import LocalServer
@@ -26,6 +29,9 @@ REMOTE_SENTENCE = (
     "This server speaks plain HTTP and listens beyond this machine: put a proxy with TLS in front of it, "
     "name its address with --public-url, or everyone on the way reads along.\n"
 )
+
+
+_PRINTABLE = re.compile(r"[\x21-\x7e]+")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -68,6 +74,8 @@ def serve(options: argparse.Namespace) -> int:
     remote = not is_loopback(options.host)
     if remote and not options.allow_remote:
         raise ConfigError("--host", "is not an address of this machine alone; add --allow-remote to consent")
+    if options.public_url is not None:
+        options.public_url = read_public_url(options.public_url)
     stop = threading.Event()
     for name in (signal.SIGTERM, signal.SIGINT):
         signal.signal(name, lambda _number, _frame: stop.set())
@@ -98,6 +106,24 @@ def _start(options: argparse.Namespace, state: Path) -> LocalServer:
             public_url=options.public_url,
         ),
     )
+
+
+def read_public_url(text: str) -> str:
+    """Return the API's base as adapters have it, without a slash at its end.
+
+    Raises:
+        ConfigError: No adapter could use it.
+    """
+    try:
+        target_uri(text)
+    except ValueError as error:
+        raise ConfigError("--public-url", str(error)) from None
+    parts = urlsplit(text)
+    if "?" in text or "#" in text or not _PRINTABLE.fullmatch(text):
+        raise ConfigError("--public-url", "expected a URL without query, fragment and blanks")
+    if parts.scheme.lower() != "https" and not is_loopback(parts.hostname or ""):
+        raise ConfigError("--public-url", "expected https: adapters take http on their own machine only")
+    return text.rstrip("/")
 
 
 def is_loopback(host: str) -> bool:

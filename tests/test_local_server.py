@@ -74,6 +74,36 @@ def test_a_public_address_needs_consent(tmp_path, capsys, options, sentence):
     assert not (tmp_path / "state").exists()
 
 
+@pytest.mark.parametrize(
+    "url",
+    [
+        "",
+        "chat.example.com/api/v1",
+        "ws://chat.example.com/api/v1",
+        "https://user@chat.example.com/api/v1",
+        "https://chat.example.com/api/v1?x=1",
+        "https://chat.example.com/api/v1#x",
+        "https://chat.example.com:port/api/v1",
+        "https://chat.example.com/a b",
+        "http://chat.example.com/api/v1",
+    ],
+)
+def test_a_public_url_that_no_adapter_can_use_is_refused(tmp_path, capsys, url):
+    """Adapters take https, or http on their own machine; proofs name it without query and fragment."""
+    assert main(["local-server", "--state", str(tmp_path / "state"), "--public-url", url]) == 2
+    assert capsys.readouterr().err.startswith("bothy_hermes: --public-url: ")
+    assert not (tmp_path / "state").exists()
+
+
+@pytest.mark.parametrize("url", ["https://chat.example.com/api/v1", "http://127.0.0.1:9/api/v1"])
+def test_a_public_url_is_the_api_base_without_a_slash_at_its_end(tmp_path, url):
+    """As the adapter has it: one slash more, and no proof would fit."""
+    process = start("--state", str(tmp_path), "--public-url", f"{url}/", "--json")
+    assert json.loads(process.stdout.readline())["api_url"] == url
+    process.terminate()
+    process.communicate(timeout=20)
+
+
 def test_a_directory_in_use_is_one_sentence(tmp_path):
     first = start("--state", str(tmp_path / "state"), "--json")
     first.stdout.readline()
