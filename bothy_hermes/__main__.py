@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import json
+import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -18,6 +19,9 @@ EXIT_REFUSED = 2
 
 EXIT_INTERRUPTED = 130
 """Exit status after Ctrl-C, as shells count it."""
+
+EXIT_UNREAD = 141
+"""Exit status when whoever read the output went away, as shells count SIGPIPE."""
 
 PACKAGE_NAME = "bothy_hermes"
 
@@ -43,7 +47,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _refuse(str(error))
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        return _nobody_reads()
     return status
+
+
+def _nobody_reads() -> int:
+    """End quietly; what is still to be written goes nowhere, or Python would complain of it at its end."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
+    return EXIT_UNREAD
 
 
 def _refuse(sentence: str) -> int:
@@ -140,6 +154,7 @@ def _protocol(options: argparse.Namespace) -> int:
 
     document = frames_document() if options.frames else openapi_document()
     sys.stdout.write(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
+    sys.stdout.flush()
     return 0
 
 

@@ -1,6 +1,7 @@
 """The command line."""
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -92,6 +93,17 @@ def test_windows_is_refused_with_a_sentence(monkeypatch, capsys):
 def test_the_protocol_is_printed_as_one_json_document(capsys, option):
     assert commands.main(["protocol", *option]) == 0
     assert isinstance(json.loads(capsys.readouterr().out), dict)
+
+
+@pytest.mark.parametrize("option", [[], ["--frames"]], ids=["operations", "frames"])
+def test_a_reader_that_goes_away_is_no_traceback(option):
+    """As in `protocol | head`: there is nobody to tell anything, and the status is that of a pipe's end."""
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    command = [sys.executable, "-m", "bothy_hermes", "protocol", *option]
+    done = subprocess.run(command, stdout=write_end, stderr=subprocess.PIPE, check=False)
+    os.close(write_end)
+    assert (done.returncode, done.stderr) == (141, b"")
 
 
 def test_starting_loads_no_room_that_the_command_does_not_use():
