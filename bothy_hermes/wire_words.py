@@ -22,7 +22,8 @@ MAX_CONTENT_BYTES = 262_144
 """Bytes of UTF-8 in one message; `hello.settings` can lower it."""
 
 MAX_BODY_BYTES = 1_048_576
-"""Bytes of one request body: a message of the largest content, escaped, with room to spare."""
+"""Bytes of one request body: a message of the largest content fits in, unless more than a half of it are
+control characters, each of which JSON writes with six bytes."""
 
 MAX_FRAME_BYTES = 1_048_576
 """Bytes of one gateway frame; a larger one is answered with close code 1009."""

@@ -10,6 +10,7 @@ import pytest
 from bothy_hermes.bothy_call import MAX_ANSWER_BYTES, Call, Caller
 from bothy_hermes.bothy_credentials import TokenSource
 from bothy_hermes.bothy_http import Response
+from bothy_hermes.codec import dump, dump_json
 from bothy_hermes.dpop import ProofSigner, verify_proof
 from bothy_hermes.errors import ClockRefused, ProblemAnswer, TokenRefused, TransportError, WireError
 from bothy_hermes.secret import Secret
@@ -366,6 +367,21 @@ def message(content):
     return CreateMessage(client_msg_id="m", kind=MessageKind.TEXT, role=MessageRole.ANSWER, content=content)
 
 
+@pytest.mark.parametrize(("bytes_beyond", "sent"), [(0, 1), (1, 0)])
+def test_a_body_of_a_mebibyte_is_the_largest(bytes_beyond, sent):
+    """Characters that JSON escapes count by their escapes: each of these takes six bytes."""
+    escaped = "\x01" * 170_000
+    rest = 2**20 - len(dump_json(dump(message(escaped)))) + bytes_beyond
+    setting = Setting()
+    setting.transport.script("createMessage", json_answer(201, {}))
+    call = Call(CREATE_MESSAGE, setting.tokens, {"run_id": RUN}, message(escaped + "x" * rest))
+    if sent:
+        setting.run(call)
+    else:
+        setting.fails(WireError, call=call)
+    assert len(setting.transport.requests) == sent
+
+
 @pytest.mark.parametrize(
     "body", [message("x" * 262_145), message("ü" * 131_073), message("\ud800"), message("x" * 2_000_000)]
 )
@@ -378,7 +394,7 @@ def test_what_the_server_would_refuse_is_never_sent(body):
 
 
 def test_the_largest_content_fits_into_a_body():
-    """Escaped at its worst, it is below the body's limit."""
+    """Of quotes and line breaks, which take two bytes each; control characters take six."""
     setting = Setting()
     setting.transport.script("createMessage", OK)
     accept = frozenset({200})

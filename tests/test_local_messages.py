@@ -87,6 +87,14 @@ def test_client_msg_ids_are_per_run(tmp_path):
             "component_invalid",
         ),
         (
+            {
+                "kind": "card",
+                "role": "interim",
+                "components": [button(options=[{"value": "a", "label": "a"}])],
+            },
+            "component_invalid",
+        ),
+        (
             {"kind": "card", "role": "interim", "components": [button(str(n)) for n in range(11)]},
             "component_invalid",
         ),
@@ -211,7 +219,11 @@ def test_a_followup_is_reported_after_its_ack(tmp_path):
 
 def test_only_followups_of_the_run_are_reported(tmp_path):
     with rig(tmp_path, clean=False) as made:
-        job = made.running()
+        job, other = made.running(), made.running()
+        elsewhere = made.say(made.instance.thread(other.thread_id), "more").message.id
+        made.take()
+        assert job.followup(elsewhere).status == 403
+        assert made.instance.followup_state(elsewhere) == "waiting"
         assert job.followup(job.run.trigger_message_id).status == 403
         assert job.followup("00000000-0000-4000-8000-000000000001").status == 404
 
