@@ -8,6 +8,7 @@ nobody. Hermes reaches it as a provider of kind `custom`.
 from __future__ import annotations
 
 import json
+import re
 import threading
 from collections.abc import Iterator, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -32,6 +33,10 @@ MAX_PIECES = 2_000
 MAX_REQUEST_BYTES = 16_777_216
 """Bytes of one request: far above any context that the script claims to read."""
 
+MAX_KEPT_REQUESTS = 1_000
+"""Chat requests that are kept, the last ones."""
+
+_LENGTH = re.compile(r"[0-9]{1,12}")
 _POLL_SECONDS = 0.05
 """How often the accepting thread looks whether it is to stop."""
 
@@ -41,7 +46,7 @@ class ScriptedModel:
 
     Attributes:
         base_url: The base URL for a client, ending in `/v1`.
-        requests: The bodies of the chat requests so far, oldest first, for tests to read.
+        requests: The bodies of the last chat requests, oldest first, for tests to read.
     """
 
     def __init__(self, server: _Server) -> None:
@@ -80,7 +85,14 @@ class _Server(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", port), _Handler)
         self.clock = clock
         self.requests: list[dict[str, Any]] = []
+        self.count = 0
         self.stopping = threading.Event()
+
+    def keep(self, body: dict[str, Any]) -> None:
+        """Keep a request for those who test; the oldest go, since a demo may run for days."""
+        self.count += 1
+        self.requests.append(body)
+        del self.requests[:-MAX_KEPT_REQUESTS]
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Say nothing of a client that went away: Hermes drops a stream whenever it interrupts."""
@@ -113,18 +125,20 @@ class _Handler(BaseHTTPRequestHandler):
             self._json(404, _error("There is nothing here."))
         elif body is None:
             self._json(400, _error("Expected a JSON object."))
+        elif (reply := _decide(body)) is None:
+            self._json(400, _error("Expected a chat request."))
         else:
-            self.server.requests.append(body)
-            self._answer(body, decide(body))
+            self.server.keep(body)
+            self._answer(body, reply)
 
     def _body(self) -> dict[str, Any] | None:
-        length = int(self.headers.get("Content-Length") or 0)
-        if length > MAX_REQUEST_BYTES:
+        length = _LENGTH.fullmatch(self.headers.get("Content-Length", "0"))
+        if length is None or int(length[0]) > MAX_REQUEST_BYTES:
             self.close_connection = True
             return None
         try:
-            value = json.loads(self.rfile.read(length))
-        except ValueError:
+            value = json.loads(self.rfile.read(int(length[0])))
+        except (ValueError, RecursionError):
             return None
         return value if isinstance(value, dict) else None
 
@@ -179,7 +193,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _envelope(self, kind: str, choices: list[dict[str, Any]]) -> dict[str, Any]:
         return {
-            "id": f"chatcmpl-script-{len(self.server.requests)}",
+            "id": f"chatcmpl-script-{self.server.count}",
             "object": kind,
             "created": int(self.server.clock.now().timestamp()),
             "model": MODEL_NAME,
@@ -204,6 +218,14 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(data)))
         self.end_headers()
         self.wfile.write(data)
+
+
+def _decide(body: Mapping[str, Any]) -> Reply | None:
+    """The script's reply, None for what is no chat request."""
+    try:
+        return decide(body)
+    except (TypeError, AttributeError):
+        return None
 
 
 def _finish_reason(reply: Reply) -> str:

@@ -2,10 +2,12 @@
 
 import http.client
 import json
+import socket
 import threading
 
 import pytest
 
+from bothy_hermes import local_model
 from bothy_hermes.local_model import MODEL_NAME, ScriptedModel
 from bothy_hermes.local_model_words import LABEL
 
@@ -105,6 +107,33 @@ def test_the_requests_are_kept_for_tests(model):
     chat(model, "repeat one")
     chat(model, "repeat two", stream=True)
     assert [body["messages"][0]["content"] for body in model.requests] == ["repeat one", "repeat two"]
+
+
+def test_only_the_last_requests_are_kept(model, monkeypatch):
+    """A demo that goes on for days does not keep every conversation of it in memory."""
+    monkeypatch.setattr(local_model, "MAX_KEPT_REQUESTS", 2)
+    names = [json.loads(chat(model, text)[1])["id"] for text in ("a", "b", "c", "d")]
+    assert [body["messages"][0]["content"] for body in model.requests] == ["c", "d"]
+    assert len(set(names)) == 4
+
+
+@pytest.mark.parametrize("length", ["-1", "x", "1" * 30, "\u0661"])
+def test_a_length_that_is_none_is_refused_at_once(model, length):
+    host, _, port = model.base_url.removeprefix("http://").removesuffix("/v1").partition(":")
+    with socket.create_connection((host, int(port)), timeout=5) as connection:
+        connection.sendall(f"POST /v1/chat/completions HTTP/1.1\r\nContent-Length: {length}\r\n\r\n".encode())
+        assert connection.makefile("rb").read().startswith(b"HTTP/1.1 400 ")
+    assert model.requests == []
+
+
+@pytest.mark.parametrize(
+    "body",
+    [{"messages": 1}, {"messages": [1]}, {"tools": 7}, {"messages": "x"}, {"tools": [{"function": 1}]}],
+)
+def test_a_strange_request_gets_an_answer(model, body):
+    status, data = call(model, "POST", "/chat/completions", body)
+    assert status in (200, 400)
+    assert json.loads(data)
 
 
 def test_stop_cuts_a_waiting_answer_short():
