@@ -10,7 +10,6 @@ import pytest
 from bothy_hermes import hermes_credential
 from bothy_hermes.hermes_questions import ANSWER_SECONDS
 from bothy_hermes.runtime import (
-    BusyMode,
     ResolvedCredential,
 )
 from bothy_hermes.wire_words import KeyType
@@ -143,15 +142,5 @@ class TestQuestions:
             assert await gateway.runtime.loaded_toolsets() == {"todo"}
             gateway.state.toolsets = LookupError("broken")
             assert await gateway.runtime.loaded_toolsets() is None
-
-        play(scene)
-
-    def test_version_and_busy_mode_are_hermes_own(self, play):
-        """As they are now."""
-
-        async def scene(gateway):
-            assert gateway.runtime.version == "0.21.5.post2"
-            gateway.busy_mode = BusyMode.QUEUE
-            assert gateway.runtime.busy_mode is BusyMode.QUEUE
 
         play(scene)

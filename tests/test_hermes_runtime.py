@@ -501,3 +501,13 @@ class TestPrompts:
             assert found.followups is True
 
         play(scene)
+
+    def test_version_and_busy_mode_are_hermes_own(self, play):
+        """As they are now."""
+
+        async def scene(gateway):
+            assert gateway.runtime.version == "0.21.5.post2"
+            gateway.busy_mode = BusyMode.QUEUE
+            assert gateway.runtime.busy_mode is BusyMode.QUEUE
+
+        play(scene)
