@@ -234,12 +234,13 @@ def test_the_nonce_of_any_answer_replaces_the_last():
     assert nonces(setting) == [None, "n1", "n2", "n2", "n2"]
 
 
-def test_a_refused_proof_is_tried_again_when_the_clock_was_the_reason():
-    """The answer's date moved the clock by over 30 s: one more attempt with the right time."""
-    setting = Setting(problem(401, "invalid_dpop_proof", date=date(100)), OK, signer=SIGNER)
+@pytest.mark.parametrize("seconds", [100, 31, -31, -100])
+def test_a_refused_proof_is_tried_again_when_the_clock_was_the_reason(seconds):
+    """The answer's date moved the clock by over 30 s, either way: one more attempt with the right time."""
+    setting = Setting(problem(401, "invalid_dpop_proof", date=date(seconds)), OK, signer=SIGNER)
     assert setting.run() is OK
     times = [decoded(proof.split(".")[1])["iat"] for proof in setting.proofs]
-    assert times[1] - times[0] == 100
+    assert times[1] - times[0] == seconds
     assert setting.fake.slept == []
 
 
