@@ -220,7 +220,8 @@ def _kind_of(requested: str, route: Route | None) -> ResolvedCredential:
     from hermes_cli.runtime_provider import resolve_runtime_provider
 
     if route is None:
-        return kind_of_answer(resolve_runtime_provider())
+        # By its name, for the answer to be of the very provider that was looked at above.
+        return kind_of_answer(resolve_runtime_provider(requested=requested))
     return kind_of_answer(
         resolve_runtime_provider(
             requested=requested, explicit_api_key=route.api_key, explicit_base_url=route.base_url

@@ -121,6 +121,15 @@ def test_a_mixed_pool_is_named(monkeypatch):
     assert found.problem.startswith("credential_pool.anthropic:")
 
 
+def test_the_answer_is_of_the_provider_that_was_looked_at(monkeypatch):
+    """The configuration may name another one between the two looks."""
+    state = hermes.installed(monkeypatch)
+    state.requested = "zai"
+    state.runtime = answer("some-key-abc", "zai")
+    assert resolve_credential().credential == ResolvedCredential("zai", KeyType.API_KEY)
+    assert state.asked == [{"requested": "zai"}]
+
+
 class TestOtherRoutes:
     """A fallback or an auxiliary model can spend elsewhere, in the middle of a turn."""
 
