@@ -151,6 +151,8 @@ class PeopleSide:
             return _safe(problem(Refused(422, ProblemCode.VALIDATION_FAILED, str(error))))
 
     def _answer_call(self, request: Request) -> Response:
+        if request.oversize:
+            raise Refused(413, ProblemCode.CONTENT_TOO_LONG, "the body is too long")
         person = self._person(request)
         path = request.path.removeprefix(BASE) if request.path.startswith(f"{BASE}/") else ""
         if f"{path}/".startswith("/admin/") and person.role is not Role.OWNER:

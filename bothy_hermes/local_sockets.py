@@ -156,8 +156,6 @@ class Sockets:
     async def _answer(self, request: Request) -> Response:
         if request.path == API_BASE or request.path.startswith(f"{API_BASE}/"):
             return await self._agents.answer(request)
-        if request.oversize:
-            return problem(413, ProblemCode.CONTENT_TOO_LONG)
         if request.path == "/" or request.path.startswith("/people/"):
             try:
                 return self._people.answer(request)

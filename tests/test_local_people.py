@@ -14,6 +14,7 @@ from bothy_hermes.local_instance import Instance
 from bothy_hermes.local_options import ServerOptions
 from bothy_hermes.local_people import ROUTES, PeopleSide, Route
 from bothy_hermes.local_store import LocalStore
+from bothy_hermes.local_web import SAFE_HEADERS
 
 HOST = "127.0.0.1:8080"
 NOBODY = "00000000-0000-4000-8000-000000000001"
@@ -151,6 +152,19 @@ def test_the_calls_are_below_their_base_only(side):
 def test_a_body_that_is_not_as_described_is_refused(side, method, path, body):
     response = ask(side, method, path.replace("{id}", str(uuid4())), body)
     assert problem(response) == (422, "validation_failed")
+
+
+def test_a_body_that_was_too_long_is_refused_like_everything_else(side):
+    """With the headers that every answer has, and after the look at who sent it."""
+    token = person(side, "owner").token.reveal()
+    sent = {"host": HOST, "authorization": f"Bearer {token}", "content-type": "application/json"}
+    path = f"/people/v1/admin/threads/{uuid4()}/files"
+    for target in (path, "/people/v1/threads", "/people/v1/nowhere"):
+        answer = side.answer(Request("POST", target, {"name": "f"}, sent, oversize=True))
+        assert problem(answer) == (413, "content_too_long")
+        assert set(SAFE_HEADERS) <= set(answer.headers)
+    foreign = Request("POST", path, {"name": "f"}, {**sent, "host": "evil.example"}, oversize=True)
+    assert problem(side.answer(foreign)) == (403, "forbidden")
 
 
 def test_a_refused_body_is_not_repeated_in_the_answer(side):
