@@ -68,8 +68,10 @@ def run_demo(
             status = 128 + came[0]
         finally:
             _ignore_signals()
-            show.farewell("Stopping everything")
-            world.close()
+            try:
+                show.farewell("Stopping everything")
+            finally:  # whoever read the lines may be gone
+                world.close()
     if keep is not None:
         show.farewell(f"Everything is kept in {keep}")
     return status

@@ -215,3 +215,13 @@ def test_a_second_ctrl_c_does_not_leave_the_gateway_behind(hermes, starting):
     assert process.returncode == 130, said
     assert "Traceback" not in said
     assert is_gone(gateway)
+
+
+def test_a_reader_that_goes_away_leaves_nothing_running(starting):
+    """As `head` does once it has its lines."""
+    process, gateway = starting
+    process.stdout.close()
+    process.stdout = None
+    process.communicate(timeout=20)
+    assert process.returncode not in (None, 0)
+    assert is_gone(gateway)
