@@ -163,6 +163,23 @@ def test_a_full_disk_is_not_waited_for_with_a_card(tmp_path):
     scenario(tmp_path, steps)
 
 
+def test_a_card_that_the_disk_refuses_for_good_waits_for_nobody(tmp_path):
+    """A file that is closed on the way out; whoever shows the prompt is told at once."""
+
+    async def steps(ground):
+        async def refuse(*_changes):
+            raise StateError("state.sqlite3", "is closed")
+
+        ground.outbox.put = refuse
+        with pytest.raises(StateError, match="is closed"):
+            await ground.wait(QUESTION)
+        assert ground.clock.elapsed == 0
+        assert ground.box.content.status_line is None
+        await until(lambda: not ground.cards._cards)
+
+    scenario(tmp_path, steps)
+
+
 def test_a_card_that_is_stored_too_late_is_closed(tmp_path):
     """Hermes was told that nobody is asked: whoever sees the card can no longer use it."""
 
