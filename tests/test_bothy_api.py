@@ -1,6 +1,7 @@
 """Each operation is asked as the protocol has it, and its answer is read as it is."""
 
 import asyncio
+import dataclasses
 import json
 from datetime import timedelta
 from uuid import UUID
@@ -325,6 +326,16 @@ def test_costs_are_taken_back_once(setting):
         == "validation_failed"
     )
     assert len(setting.transport.requests) == 3
+
+
+@pytest.mark.parametrize("costs", [None, ()])
+def test_where_there_are_no_costs_none_are_taken_back(setting, costs):
+    """The same end once more would be refused once more."""
+    setting.transport.script("finishRun", problem(422, "costs_not_enabled"))
+    setting.fails(
+        ProblemAnswer, setting.api.finish_run(ONE, RunAuth(), dataclasses.replace(FINISH, costs=costs))
+    )
+    assert len(setting.transport.requests) == 1
 
 
 # Files
