@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 from uuid import UUID
 
 from .config_keys import DEFAULT_API_MAX_ACTIVE_RUNS, KEYS, Key, KeyType
@@ -218,15 +218,20 @@ def _read_url(key: Key, value: Any) -> str:
         port = parts.port
     except ValueError:
         raise ConfigError(key.name, "expected a URL") from None
-    if not parts.hostname or not text.isascii() or re.search(r"[\s\x00-\x1f\x7f]", text):
+    if not _is_host(parts.hostname or "") or not text.isascii() or re.search(r"[\s\x00-\x1f\x7f]", text):
         raise ConfigError(key.name, "expected a URL with a host, in ASCII")
     if key.name == "hermes_adapter.proxy":
         return _check_proxy(key, parts, port)
     if {"?", "#", "@"} & set(text):
         raise ConfigError(key.name, "has credentials, a query or a fragment")
-    if {".", ".."} & set(parts.path.split("/")):
+    if {".", ".."} & set(unquote(parts.path).split("/")):
         raise ConfigError(key.name, "has a path with dots for names")
     return _check_server(key, parts, port)
+
+
+def _is_host(name: str) -> bool:
+    """Whether a name can be looked up at all: labels of 1 to 63 characters, or an IPv6 address."""
+    return ":" in name or all(0 < len(label) < 64 for label in name.removesuffix(".").split("."))  # noqa: PLR2004  # RFC 1035
 
 
 def _check_proxy(key: Key, parts: SplitResult, port: int | None) -> str:
