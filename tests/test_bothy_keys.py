@@ -103,6 +103,23 @@ def test_one_fetch_serves_all_who_wait():
     assert source.asked == 1
 
 
+def test_a_set_that_was_asked_for_before_the_arrival_decides_nothing_against_the_token():
+    """The server may have made its answer before it made the key that signed the event."""
+
+    class Slow(Source):
+        async def get_jwks(self):
+            body = await super().get_jwks()
+            clock.move(5)  # the answer travels
+            return body
+
+    clock = FakeClock()
+    source = Slow(["a"])
+    answers = ask(source, ("a", 0.0), ("b", 2.0), 55.0, ("b", 60.0), clock=clock)
+    assert answers[1] is None
+    assert source.asked == 2
+    assert answers[2] is not None
+
+
 @pytest.mark.parametrize("kid", ["", "a" * 200])
 def test_strange_key_ids_are_only_unknown(kid):
     (answer,) = ask(Source(["a"]), (kid, 0.0))
