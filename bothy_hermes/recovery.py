@@ -31,6 +31,9 @@ _log = logging.getLogger(LOGGER_NAME)
 OUTBOX_SECONDS = 30.0
 """How long events wait for what is still owed; a server that takes longer gets it meanwhile."""
 
+DEAF_SECONDS = 5.0
+"""Longest pause between two tries of the first steps: no event is judged before they have succeeded."""
+
 LEFT_SECONDS = 5.0
 """Between two looks whether what was still being sent is sent, and its run can be ended."""
 
@@ -67,7 +70,7 @@ class Recovery:
         Whatever breaks is tried again: an adapter that hears nothing any more must not look alive, and a
         run that nobody ends keeps its thread busy.
         """
-        await self._insist(self.recover)
+        await self._insist(self.recover, DEAF_SECONDS)
         recovered.set()
         await asyncio.gather(self._finish_left(), self._look_again())
 
@@ -80,9 +83,9 @@ class Recovery:
         await self._services.clock.sleep(FOREIGN_PAUSE_SECONDS)
         await self._insist(self.end_lost_runs)
 
-    async def _insist(self, step: Callable[[], Awaitable[None]]) -> None:
+    async def _insist(self, step: Callable[[], Awaitable[None]], cap: float = CAP_SECONDS) -> None:
         clock = self._services.clock
-        backoff = Backoff(BASE_SECONDS, CAP_SECONDS, clock.uniform)
+        backoff = Backoff(BASE_SECONDS, cap, clock.uniform)
         while True:
             try:
                 return await step()

@@ -351,12 +351,13 @@ def test_what_failed_at_first_is_tried_again_before_any_event_is_judged(tmp_path
     async def steps(made):
         made.api.listed = [listed_run()]
         await made.entry(EntryState.ACCEPTED)
-        made.api.on["list_runs"] = [refusal(400, None), refusal(400, None)]
+        made.api.on["list_runs"] = [refusal(400, None) for _ in range(8)]
         ticking = asyncio.create_task(passing(made, lambda: False))
         async with recovered(made):
             assert made.api.on["list_runs"] == []
         ticking.cancel()
         assert await made.state_of() is EntryState.DONE
+        assert made.fake.slept[:6] == [0.5, 1, 2, 4, recovery.DEAF_SECONDS, recovery.DEAF_SECONDS]
 
     with_rooms(tmp_path, steps)
 
