@@ -19,11 +19,12 @@ from .bothy_credentials import TokenSource
 from .cards import WITHDRAWN, Answer, CardState, answer_of, answer_of_text, build_card, move_card
 from .clock import within
 from .defaults import LOGGER_NAME
-from .errors import BothyError, ProblemAnswer, RunEnded, StateError
+from .errors import BothyError, StateError
 from .live_box import LiveBox
 from .run_calls import CARD_KEY, await_call, close_call, followup_call, message_call, response_call
 from .run_outbox import RunOutbox
 from .run_patches import Patcher
+from .run_wait import RunWait
 from .runtime import Prompt, PromptEnd, PromptKind
 from .services import Services
 from .store import (
@@ -38,7 +39,7 @@ from .store import (
     OutboxCall,
 )
 from .store_schema import FILE_NAME
-from .wire import CreateMessage, InteractionResponse, ResumeRun, Run
+from .wire import CreateMessage, InteractionResponse, Run
 from .wire_events import Interaction
 from .wire_operations import AWAIT_RUN_INPUT, CREATE_MESSAGE
 from .wire_words import (
@@ -47,7 +48,6 @@ from .wire_words import (
     InteractionStatus,
     MessageKind,
     MessageRole,
-    ProblemCode,
     Reason,
     ResumeCause,
 )
@@ -116,13 +116,11 @@ class RunCards:
     ) -> None:
         self._services = services
         self._run = run
-        self._token = token
         self._outbox = outbox
         self._box = box
         self._patcher = patcher
         self._spawn = spawn
-        self._end_run = end_run
-        self._over = False
+        self._wait = RunWait(services, run, token, end_run)
         self._cards: dict[str, _Card] = {}
         self._news = asyncio.Condition()
 
@@ -266,7 +264,7 @@ class RunCards:
         """Resume the run and resolve the prompt; returns what to tell the person when that failed."""
         card.move(CardState.CLAIMED)
         await card.settled.wait()
-        if not await self._resume(card, cause, followup):
+        if not await self._wait.end(card.card_id, cause, followup):
             card.move(CardState.CLOSED)
             await self._let_go(card)
             return REFUSED
@@ -277,59 +275,18 @@ class RunCards:
         card.move(CardState.ANSWERED)
         return None
 
-    async def _resume(self, card: _Card, cause: ResumeCause, followup: UUID | None = None) -> bool:
-        """End the wait with the evidence of this moment; returns whether the run may go on."""
-        stored = await self._services.store.card(card.card_id)
-        if stored is None or stored.message_id is None:
-            return False
-        proof = await self._services.prover.now()
-        reason = proof.refusal(self._run.billing_mode, self._run.tool_class)
-        if reason is not None:
-            self._stop(reason)
-            return False
-        start = proof.start(self._run.billing_mode)
-        body = ResumeRun(
-            cause=cause,
-            message_id=stored.message_id,
-            followup_message_id=followup,
-            billing_mode=start.billing_mode,
-            billing_evidence=start.billing_evidence,
-            tool_class=start.tool_class,
-        )
-        try:
-            await self._services.api.resume_run(self._run.id, self._token, body)
-        except RunEnded:
-            self._over = True
-        except BothyError as error:
-            self._resume_failed(error)
-        else:
-            return True
-        return False
-
-    def _resume_failed(self, error: BothyError) -> None:
-        _log.warning("run %s: a card's wait was not ended: %s", self._run.id, error)
-        code = error.code if isinstance(error, ProblemAnswer) else None
-        if code == ProblemCode.BILLING_MODE_MISMATCH:
-            self._stop(Reason.BILLING_MODE_MISMATCH)
-        elif code == ProblemCode.TOOL_CLASS_EXCEEDED:
-            self._stop(Reason.TOOL_CLASS_EXCEEDED)
-
-    def _stop(self, reason: Reason) -> None:
-        self._over = True
-        self._end_run(reason)
-
     async def _let_go(self, card: _Card) -> None:
         """Hermes gets the answer nobody gave, or it would wait for one until its own time is over.
 
         Not when the run ends: then the interrupt goes first, or the model would speak once more.
         """
-        if not self._over:
+        if not self._wait.over:
             await self._services.runtime.answer_prompt(card.prompt, WITHDRAWN[card.prompt.kind])
 
     async def _close(self, card: _Card) -> None:
         """Nobody waits behind the card: end its wait, so that nobody can use it."""
         await card.settled.wait()
-        await self._resume(card, ResumeCause.PROMPT_EXPIRED)
+        await self._wait.end(card.card_id, ResumeCause.PROMPT_EXPIRED)
         self._show_wait()
         await self._services.store.record(CardGone(card.card_id))
 

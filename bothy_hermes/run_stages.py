@@ -49,7 +49,7 @@ START_REFUSALS: Mapping[str | None, Reason] = {
     ProblemCode.BILLING_MODE_MISMATCH: Reason.BILLING_MODE_MISMATCH,
     ProblemCode.TOOL_CLASS_EXCEEDED: Reason.TOOL_CLASS_EXCEEDED,
 }
-"""Answers of startRun that leave the run queued: the adapter ends it with that reason."""
+"""Answers to startRun and resumeRun about a run's evidence: the reason with which the adapter ends it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -82,6 +82,7 @@ LAYERS = {
         "run_sessions",
         "run_followups",
         "run_cards",
+        "run_wait",
         "run_patches",
         "run_context",
         "run_turn",
