@@ -5,6 +5,7 @@ import shutil
 
 import pytest
 
+from bothy_hermes import recovery
 from bothy_hermes.local_agents import Fault
 from bothy_hermes.local_options import ServerOptions
 from bothy_hermes.runtime import Prompt, PromptKind, ResolvedCredential
@@ -258,8 +259,10 @@ def test_messages_of_the_time_between_are_each_done_once(tmp_path):
     flow(tmp_path, steps)
 
 
-def test_a_state_directory_that_was_lost_ends_what_ran_and_does_nothing_twice(tmp_path):
-    """Without its memory the adapter is another one: the old one's turns are gone with it."""
+def test_a_state_directory_that_was_lost_ends_what_ran_and_does_nothing_twice(tmp_path, monkeypatch):
+    """Without its memory the adapter is another one: the old one's turns are gone when that is."""
+    monkeypatch.setattr(recovery, "FOREIGN_SECONDS", 0.5)
+    monkeypatch.setattr(recovery, "FOREIGN_PAUSE_SECONDS", 1.0)
     blocked = Blocked()
 
     async def steps(made):

@@ -109,16 +109,16 @@ def test_a_run_waits_for_its_disk(tmp_path, moment, kind):
 
     async def steps(made, disk):
         if moment == "start":
-            usual = made.loop._handler._services.context.read
+            store = made.loop._handler._services.store
+            usual = store.move_entry
 
-            async def read(*args):
-                made.loop._handler._services.context.read = usual
-                found = await usual(*args)
+            async def move_entry(*args):
+                store.move_entry = usual
                 reached.set()
                 await go_on.wait()
-                return found
+                await usual(*args)
 
-            object.__setattr__(made.loop._handler._services.context, "read", read)
+            store.move_entry = move_entry
         thread = made.thread()
         run_id = made.say(thread, "hello")
         await asyncio.wait_for(reached.wait(), 10)
