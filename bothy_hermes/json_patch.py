@@ -14,6 +14,10 @@ from typing import Any
 from .codec import JsonObject
 from .errors import BothyError
 
+MAX_COPIED_VALUES = 100_000
+"""Values that the copies of one patch may add up to: fifty run documents of the largest size. A list that is
+copied into itself doubles, and a hundred operations would fill any memory."""
+
 _INDEX = re.compile(r"0|[1-9][0-9]{0,9}")
 _BAD_ESCAPE = re.compile(r"~(?![01])")
 
@@ -47,11 +51,14 @@ def apply_patch(document: Any, operations: Sequence[JsonObject]) -> Any:
         operations: RFC 6902 operations; unknown members are ignored.
 
     Raises:
-        PatchError: An operation is malformed, does not fit the document, or is a `test` that fails.
+        PatchError: An operation is malformed, does not fit the document, or is a `test` that fails; or
+            the patch copies too much.
     """
     result = copy.deepcopy(document)
+    left = MAX_COPIED_VALUES
     for index, operation in enumerate(operations):
         try:
+            left -= _copied_values(result, operation, left)
             result = _apply(result, operation)
         except _Unfit as error:
             raise PatchError(index, str(error)) from None
@@ -68,6 +75,22 @@ def _apply(document: Any, operation: Any) -> Any:
     if apply is None:
         raise _Unfit("has no known op")
     return apply(document, operation, _pointer(operation, "path"))
+
+
+def _copied_values(document: Any, operation: Any, most: int) -> int:
+    """How many values an operation copies within the document."""
+    if not isinstance(operation, Mapping) or operation.get("op") != "copy":
+        return 0
+    found = 0
+    waiting = [_find(document, _pointer(operation, "from"))]
+    while waiting:
+        value = waiting.pop()
+        found += 1
+        if found > most:
+            raise _Unfit("copies too much")
+        if isinstance(value, dict | list):
+            waiting.extend(value.values() if isinstance(value, dict) else value)
+    return found
 
 
 def _add(document: Any, operation: JsonObject, path: list[str]) -> Any:

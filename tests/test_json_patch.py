@@ -105,3 +105,18 @@ def test_results_share_nothing_with_the_patch(value):
     result["a"]["inner"] = "changed"
     assert result["b"] == {"inner": value}
     assert patch[0]["value"] == {"inner": value}
+
+
+def test_a_patch_that_doubles_a_list_again_and_again_is_refused():
+    """A hundred copies of a list into itself would be more than any memory holds."""
+    doubling = [{"op": "copy", "from": "/x", "path": "/x/-"}] * 100
+    with pytest.raises(PatchError) as caught:
+        apply_patch({"x": [0]}, doubling)
+    assert caught.value.problem == "copies too much"
+    assert caught.value.index == 15
+
+
+def test_a_hundred_copies_of_a_large_document_are_taken():
+    document = {"steps": [{str(member): 0 for member in range(8)} for _ in range(100)]}
+    copies = [{"op": "copy", "from": "/steps", "path": f"/copy-{number}"} for number in range(100)]
+    assert len(apply_patch(document, copies)) == 101
