@@ -337,14 +337,16 @@ def test_what_changes_between_intake_and_start_starts_no_turn(tmp_path, name, va
     async def steps(made):
         made.runtime.toolsets = frozenset({"todo"})
 
-        asked = []
+        store = made.loop._admission._services.store
+        usual, asked = store.take_event, []
 
-        def change(operation, _request):
-            asked.append(operation)
-            if operation == "getRunContext":
-                setattr(made.runtime, name, value)
+        async def change(*args):
+            taken = await usual(*args)
+            setattr(made.runtime, name, value)
+            return taken
 
-        made.server.fault = change
+        store.take_event = change
+        made.server.fault = lambda operation, _request: asked.append(operation)
         await never_started(made, made.say(made.thread(), "hello"), reason)
         assert "startRun" not in asked
 
