@@ -229,6 +229,17 @@ def test_a_url_has_one_spelling(url, target):
     assert check(make(url=url), url=target).jti == "p1"
 
 
+@pytest.mark.parametrize("path", ["/a/../b", "/./b", "/..", "/%2e%2E/b", "/a/.%2e"])
+def test_a_path_with_dot_segments_names_nothing(path):
+    """Two parties may walk them differently, so neither makes nor takes such a proof."""
+    with pytest.raises(ValueError, match="dot segments"):
+        target_uri(f"https://chat.example.com{path}")
+    with pytest.raises(ProofRefused, match="htu"):
+        check(
+            forged(claims={"htu": f"https://chat.example.com{path}"}), url=f"https://chat.example.com{path}"
+        )
+
+
 @settings(max_examples=50)
 @given(st.text(max_size=80))
 def test_no_text_lets_another_error_out(text):

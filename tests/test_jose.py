@@ -249,3 +249,14 @@ def test_a_key_file_holds_a_p256_key_without_a_password():
     for data in wrong:
         with pytest.raises(ValueError, match=r"^expected a (private )?key"):
             load_private_key(data)
+
+
+def test_a_coordinate_without_its_leading_zero_is_another_spelling():
+    """The same point, one byte shorter: it would have another thumbprint."""
+    keys = (ec.derive_private_key(number, ec.SECP256R1()).public_key() for number in range(1, 5_000))
+    key = next(key for key in keys if key.public_numbers().x < 2**248)
+    jwk = public_jwk(key)
+    assert public_key(jwk) == key
+    short = encode_segment(decode_segment(jwk["x"])[1:])
+    with pytest.raises(JoseError, match="jwk"):
+        public_key({**jwk, "x": short})
