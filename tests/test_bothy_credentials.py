@@ -54,10 +54,16 @@ def test_a_file_open_to_others_is_refused(tmp_path, loader, key, mode):
 
 @pytest.mark.parametrize(("loader", "key"), LOADERS)
 def test_what_is_no_file_is_refused(tmp_path, loader, key):
-    """A directory, a missing file, a FIFO (without waiting for its writer), a file in a file."""
+    """A directory, a missing file, a FIFO (with a writer or without waiting for one), a file in a file."""
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo, 0o600)
     plain = private_file(tmp_path / "plain", "abc")
+    talking = tmp_path / "talking"
+    os.mkfifo(talking, 0o600)
+    writer = os.open(talking, os.O_RDWR | os.O_NONBLOCK)
+    os.write(writer, b"abc")
+    assert refused(loader, talking).problem == "is not a regular file"
+    os.close(writer)
     directory = tmp_path / "directory"
     directory.mkdir(mode=0o700)
     for path in (directory, tmp_path / "missing", fifo, plain / "below", tmp_path / ("x" * 300)):
