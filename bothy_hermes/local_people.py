@@ -146,7 +146,8 @@ class PeopleSide:
                 return self._page.response()
             return self._answer_call(request)
         except Refused as refused:
-            return _safe(problem(refused))
+            wanted = {"WWW-Authenticate": "Bearer"} if refused.code is ProblemCode.UNAUTHORIZED else {}
+            return _safe(problem(refused, headers=wanted))
         except WireError as error:
             return _safe(problem(Refused(422, ProblemCode.VALIDATION_FAILED, str(error))))
 

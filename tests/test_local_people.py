@@ -91,6 +91,7 @@ def test_no_call_is_answered_without_a_login(side, route):
     for header in ("", "Bearer ", "Bearer wrong", f"Basic {person(side, 'owner').token.reveal()}"):
         response = ask(side, route.method, some_path(route), {}, authorization=header)
         assert problem(response) == (401, "unauthorized")
+        assert response.headers["WWW-Authenticate"] == "Bearer"
 
 
 @pytest.mark.parametrize(
