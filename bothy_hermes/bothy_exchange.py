@@ -138,7 +138,7 @@ class Exchange:
                 whole = whole and answer.isclosed()
         except TimeoutError:
             raise self._error("timeout") from None
-        except (ConnectionError, http.client.IncompleteRead):
+        except (ConnectionError, ssl.SSLError, http.client.IncompleteRead):
             raise self._error("stale" if reused and not answered else "reset") from None
         except (OSError, http.client.HTTPException):
             raise self._error("malformed") from None
@@ -150,7 +150,7 @@ class Exchange:
         request = self._request
         try:
             connection.request(request.method, self._path, body=request.body, headers=dict(request.headers))
-        except (BrokenPipeError, ConnectionResetError):
+        except (BrokenPipeError, ConnectionResetError, ssl.SSLEOFError):
             return False
         return True
 

@@ -1,11 +1,13 @@
 """An answer is read whole or not at all, and every fault of an exchange has its word."""
 
 import socket
+import threading
 
 import pytest
 
 from bothy_hermes.bothy_exchange import Request, join_fields
 from bothy_hermes.errors import TransportError
+from tests.fakes.certificate import certificate
 from tests.fakes.exchange_kit import Client, peer_and_client
 from tests.fakes.http_peer import HangUp, answer
 
@@ -269,3 +271,22 @@ def test_nothing_secret_is_in_a_repr():
     """Neither header fields nor bodies."""
     request = Request("op", "GET", "/", {"Authorization": "Bearer hunter2"}, b"hunter2")
     assert "hunter2" not in repr(request)
+
+
+def test_a_server_that_closes_while_it_is_sent_something_within_tls_is_a_reset(tmp_path):
+    """Whether the end shows at the writing or at the reading: what TLS says of it is no answer."""
+    file, context = certificate(tmp_path)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def hang_up():
+            for _ in range(10):
+                connection, _ = listener.accept()
+                with context.wrap_socket(connection, server_side=True):
+                    pass
+
+        thread = threading.Thread(target=hang_up)
+        thread.start()
+        client = Client(f"https://localhost:{listener.getsockname()[1]}", ca_file=file)
+        body = b"x" * 1_000_000
+        assert {client.fails(method="POST", body=body) for _ in range(10)} == {("reset", True)}
+        thread.join()
