@@ -291,3 +291,11 @@ def test_nothing_else_is_imported_from_outside(module):
 def test_own_imports_are_relative(module):
     _, outside = imports_of(module)
     assert "bothy_hermes" not in outside
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_decision_2_no_module_reads_the_process_environment(module):
+    """It is nobody's configuration; what a library would read of it is that library's test."""
+    tree = ast.walk(ast.parse((PACKAGE / f"{module}.py").read_text("utf-8")))
+    names = {getattr(node, "attr", getattr(node, "id", None)) for node in tree}
+    assert names.isdisjoint({"environ", "environb", "getenv", "getenvb"})
