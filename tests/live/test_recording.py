@@ -4,8 +4,24 @@ import re
 
 import pytest
 
+from bothy_hermes.hermes_versions import hermes_version
 from tests.record import SCENARIOS, record_all
 from tests.recording import CASSETTES, drafts, read_rows, shape
+
+ADDED_IN_022 = frozenset({"context_length"})
+"""What Hermes 0.22 tells its hooks beside what the cassettes of 0.21 have; the plugin reads none of it."""
+
+
+def as_in_the_cassettes(rows):
+    """The rows without what a newer Hermes adds to its hooks."""
+    if (hermes_version() or "") < "0.22":
+        return rows
+    return [
+        row | {"arguments": {name: one for name, one in row["arguments"].items() if name not in ADDED_IN_022}}
+        if row["kind"] == "hook"
+        else row
+        for row in rows
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -17,7 +33,7 @@ def recorded(hermes_installed, tmp_path_factory):
 def test_a_fresh_recording_has_the_shape_of_the_cassette(recorded, name):
     """When it has not, Hermes has changed: record anew with `python -m tests.record` and read the diff."""
     cassette = read_rows(CASSETTES / f"{name}.jsonl")
-    assert shape(recorded[name]) == shape(cassette)
+    assert shape(as_in_the_cassettes(recorded[name])) == shape(cassette)
     assert drafts(recorded[name]) <= drafts(cassette)
 
 
