@@ -115,6 +115,8 @@ def test_tokens_of_a_retired_key_still_serve(tmp_path):
         fresh = made.instance.rotate_signing_key(keep_old=False)
         assert [key["kid"] for key in made.call("GET", "/jwks.json").json["keys"]] == [fresh]
         assert job.renew().status == 200
+        last = made.instance.rotate_signing_key()
+        assert [key["kid"] for key in made.call("GET", "/jwks.json").json["keys"]] == [fresh, last]
 
 
 # With a key

@@ -76,6 +76,8 @@ def test_what_fails_did_not_happen(by_disk):
         with state.unit():
             state.channels.delete(ones[0].id)
             state.channels.put(channel(9).id, channel(9))
+            for name in ("once", "twice"):
+                state.channels.put(ones[1].id, dataclasses.replace(ones[1], name=name))
             state.note("thread", ones[0].id)
             if not by_disk:
                 raise OSError("full")
