@@ -77,9 +77,10 @@ def serve(options: argparse.Namespace) -> int:
     if options.public_url is not None:
         options.public_url = read_public_url(options.public_url)
     stop = threading.Event()
-    for name in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(name, lambda _number, _frame: stop.set())
     with contextlib.ExitStack() as stack:
+        for name in (signal.SIGTERM, signal.SIGINT):
+            before = signal.signal(name, lambda _number, _frame: stop.set())
+            stack.callback(signal.signal, name, before)
         state = options.state or stack.enter_context(tempfile.TemporaryDirectory(prefix="bothy-server-"))
         server = _start(options, Path(state))
         stack.callback(server.stop)

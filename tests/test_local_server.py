@@ -150,5 +150,7 @@ def test_a_key_cannot_be_wished_for_afterwards(tmp_path, capsys):
     process.stdout.readline()
     process.terminate()
     process.communicate(timeout=20)
+    before = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)]
     assert main(["local-server", "--state", state, "--dpop"]) == 2
     assert "--dpop: is for a new state" in capsys.readouterr().err
+    assert [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)] == before
