@@ -67,7 +67,7 @@ def test_an_invocation_is_remembered_acked_and_begun(tmp_path):
     assert token.reveal().startswith("eyJ")
 
 
-def test_nothing_is_acked_that_is_not_on_disk(tmp_path):
+def test_decision_3_nothing_is_acked_that_is_not_on_disk(tmp_path):
     """At the moment of the ack the entry can be read back."""
 
     async def steps(desk):

@@ -157,7 +157,7 @@ def test_a_proxy_that_refuses_is_no_connection():
         assert peer.arrived == []
 
 
-def test_the_environment_names_no_proxy(monkeypatch):
+def test_decision_2_the_environment_names_no_proxy(monkeypatch):
     """Only the configuration does."""
     for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "https_proxy"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")

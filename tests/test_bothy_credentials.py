@@ -43,7 +43,7 @@ def test_a_key_is_read(tmp_path):
 
 @pytest.mark.parametrize(("loader", "key"), LOADERS)
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o660, 0o602, 0o610, 0o644, 0o777])
-def test_a_file_open_to_others_is_refused(tmp_path, loader, key, mode):
+def test_decision_2_a_file_open_to_others_is_refused(tmp_path, loader, key, mode):
     """Any bit for group or others, also the right to write or run it."""
     path = private_file(tmp_path / "f", "abc")
     path.chmod(mode)

@@ -199,7 +199,7 @@ def test_a_refused_agent_token_is_said_and_tried_once_a_minute(tmp_path, caplog)
     ("me", "key"),
     [({"kind": "person"}, "token_file"), ({"instance_id": PERSON_ID}, "instance_id")],
 )
-def test_a_server_that_is_another_is_not_worked_with(tmp_path, me, key):
+def test_decision_2_a_server_that_is_another_is_not_worked_with(tmp_path, me, key):
     async def steps(life):
         life.transport.always("getMe", json_answer(200, ME | me))
         life.start()
@@ -337,7 +337,7 @@ def test_the_status_follows_the_connection(tmp_path):
 # The gate -----------------------------------------------------------------------------------------
 
 
-def test_nothing_is_fetched_before_hermes_takes_messages(tmp_path):
+def test_decision_13_nothing_is_fetched_before_hermes_takes_messages(tmp_path):
     """An event that comes too early is swallowed by Hermes; its connection is not opened yet."""
     gate = []
 

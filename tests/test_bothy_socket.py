@@ -196,7 +196,7 @@ def test_certificates_are_verified(tmp_path):
     asyncio.run(story())
 
 
-def test_a_proxy_is_used_when_it_is_configured(monkeypatch):
+def test_decision_2_a_proxy_is_used_when_it_is_configured(monkeypatch):
     """And the environment's is not."""
     for name in ("http_proxy", "HTTP_PROXY", "ws_proxy", "all_proxy", "ALL_PROXY"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")

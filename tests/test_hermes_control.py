@@ -24,7 +24,7 @@ def test_a_command_is_ours_and_known_by_its_message(monkeypatch, command, refere
     assert (event.text, event.internal, event.message_id, event.source) == (text, True, "m-1", "source")
 
 
-def test_an_agent_is_halted_with_its_subagents():
+def test_decision_4_an_agent_is_halted_with_its_subagents():
     """What does not stream is looked at for an interrupt too late: so all of them stream."""
     stops = []
     grandchild = SimpleNamespace(session_id="c2", _disable_streaming=True, _active_children=[])

@@ -55,13 +55,13 @@ class TestJudging:
     @pytest.mark.parametrize(
         "base_url", ["http://127.0.0.1:9/v1", "http://127.0.0.1:9/v1/", "HTTP://127.0.0.1:9/v1"]
     )
-    def test_whom_the_evidence_names_is_paid_without_a_question(self, base_url):
+    def test_decision_4_whom_the_evidence_names_is_paid_without_a_question(self, base_url):
         """The usual request costs a comparison."""
         made = gate(AssertionError("nobody is asked"))
         assert made.admits(Payee("custom", base_url, "chat_completions"))
         assert (made.asked, made.halted) == ([], [])
 
-    def test_somebody_else_in_the_same_mode_is_paid_and_asked_about_once(self):
+    def test_decision_4_somebody_else_in_the_same_mode_is_paid_and_asked_about_once(self):
         """A fallback that the organization pays as well."""
         made = gate(KEY)
         assert [made.admits(OTHER) for _ in range(3)] == [True] * 3
@@ -87,7 +87,7 @@ class TestJudging:
             (BillingMode.ORGANIZATION, KeyType.OAUTH, False),
         ],
     )
-    def test_the_key_that_the_agent_holds_now_counts_as_well(self, mode, held, leaves):
+    def test_decision_4_the_key_that_the_agent_holds_now_counts_as_well(self, mode, held, leaves):
         """Hermes changes to another key of the same provider when one is refused, in the middle of a turn."""
         made = gate(AssertionError("nobody is asked"), spends=Spending(mode, "anthropic"))
         assert made.admits(Payee("anthropic", key_type=held)) is leaves
@@ -104,13 +104,13 @@ class TestJudging:
         made = gate(NOTHING)
         assert not made.admits(Payee("custom", "http://127.0.0.1:8/v1", "chat_completions"))
 
-    def test_without_evidence_nothing_leaves(self):
+    def test_decision_4_without_evidence_nothing_leaves(self):
         """There is no run without it."""
         made = gate(KEY, spends=None)
         assert not made.admits(MAIN)
         assert made.asked == []
 
-    def test_a_gate_that_has_refused_stays_shut(self):
+    def test_decision_4_a_gate_that_has_refused_stays_shut(self):
         """The turn is being interrupted; an answer that comes late changes nothing."""
         made = gate(NOTHING)
         assert not made.admits(OTHER)
@@ -180,7 +180,7 @@ class TestWaiting:
     @pytest.mark.parametrize(
         ("patience", "seconds"), [(30.0, GATE_SECONDS), (2.0, 1.0), (0.0, GATE_SECONDS), (None, GATE_SECONDS)]
     )
-    def test_it_waits_well_below_the_time_of_a_hook(self, monkeypatch, patience, seconds):
+    def test_decision_4_it_waits_well_below_the_time_of_a_hook(self, monkeypatch, patience, seconds):
         """Hermes abandons a hook that takes longer, and sends."""
         state = hermes.installed(monkeypatch)
         if patience is not None:

@@ -396,7 +396,7 @@ class TestMoney:
         await platform.disconnect()
         return end, told, stops
 
-    def test_the_agent_is_interrupted_before_the_hook_of_a_foreign_request_returns(self, stage):
+    def test_decision_4_the_agent_is_interrupted_before_the_hook_of_a_foreign_request_returns(self, stage):
         """What comes through the loop could come too late."""
         made, seen = stage(), []
 
@@ -481,7 +481,7 @@ class TestMoney:
 
         play(scene())
 
-    def test_a_thread_that_is_bound_to_other_money_gets_no_turn(self, stage):
+    def test_decision_4_a_thread_that_is_bound_to_other_money_gets_no_turn(self, stage):
         """Not even what Hermes asks beside a first request is asked."""
         made = stage()
 

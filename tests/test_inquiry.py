@@ -280,7 +280,7 @@ def test_a_person_who_was_taken_from_the_list_may_no_more(tmp_path):
         (ProblemAnswer("getAllowList", 404, None), Answer.NO_LIST),
     ],
 )
-def test_a_known_list_decides_nothing_when_the_call_fails(tmp_path, problem, expected):
+def test_decision_3_a_known_list_decides_nothing_when_the_call_fails(tmp_path, problem, expected):
     """What was true a minute ago lets nobody in."""
 
     def second(api):
@@ -329,7 +329,7 @@ def test_a_late_not_modified_brings_no_old_list_back(tmp_path):
 
 @pytest.mark.parametrize("kind", ["command", "interaction", "a kind of another version"])
 @pytest.mark.parametrize("where", ["invocation", "run"])
-def test_only_messages_start_turns(tmp_path, kind, where):
+def test_decision_3_only_messages_start_turns(tmp_path, kind, where):
     """An unknown kind counts as a command, in whichever of the two places it stands."""
     run = run_value(trigger_kind=kind) if where == "run" else run_value()
     changes = {"trigger_kind": kind} if where == "invocation" else {}
@@ -348,7 +348,7 @@ def test_only_messages_start_turns(tmp_path, kind, where):
         ("personal", KeyType.UNKNOWN, Answer.DIFFERS),
     ],
 )
-def test_the_mode_is_the_tokens_and_it_is_asked_of_hermes_now(tmp_path, mode, key_type, expected):
+def test_decision_4_the_mode_is_the_tokens_and_it_is_asked_of_hermes_now(tmp_path, mode, key_type, expected):
     def before(desk):
         desk.rooms.runtime.credential = ResolvedCredential("anthropic", key_type)
 

@@ -262,7 +262,7 @@ def test_no_room_has_a_leave_that_it_does_not_use(package):
 
 
 @pytest.mark.parametrize("module", MODULES)
-def test_imports_point_downwards(module):
+def test_decision_1_imports_point_downwards(module):
     own, _ = imports_of(module)
     layer = LAYER_OF[module]
     broken = [

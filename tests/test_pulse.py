@@ -103,7 +103,7 @@ def test_a_change_is_told_at_once(tmp_path):
 
 
 @pytest.mark.parametrize(("doubted", "questions"), [(False, 1), (True, 2)])
-def test_what_would_break_a_turn_off_in_doubt_is_asked_once_more(tmp_path, doubted, questions):
+def test_decision_4_what_would_break_a_turn_off_in_doubt_is_asked_once_more(tmp_path, doubted, questions):
     """Turns are judged once a heartbeat, by the last answer."""
 
     async def steps(beat):
@@ -128,7 +128,7 @@ def test_changes_that_come_together_are_one_heartbeat(tmp_path):
     assert beating(tmp_path, steps) == 2
 
 
-def test_mode_and_class_are_asked_for_each_heartbeat_and_judge_the_turns(tmp_path):
+def test_decision_4_mode_and_class_are_asked_for_each_heartbeat_and_judge_the_turns(tmp_path):
     """A login that replaces a key is found by the next sign of life, and stops what it must not pay."""
 
     async def steps(beat):

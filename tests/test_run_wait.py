@@ -62,7 +62,7 @@ def test_the_evidence_of_the_moment_goes_with_it():
         ({"tools": ToolClass.HOST}, "tool_class_exceeded"),
     ],
 )
-def test_a_run_that_may_not_go_on_is_ended_and_the_server_not_asked(changed, reason):
+def test_decision_4_a_run_that_may_not_go_on_is_ended_and_the_server_not_asked(changed, reason):
     ground = Ground(**changed)
     assert not ground.end()
     assert (ground.taken, ground.ended, ground.wait.over) == ([], [reason], True)

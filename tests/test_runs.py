@@ -446,7 +446,7 @@ def test_a_refused_start_ends_the_run_with_a_reason(tmp_path, code, reason):
         ("toolsets", None, "tool_class_exceeded"),
     ],
 )
-def test_mode_and_class_are_asked_again_before_the_start(tmp_path, name, value, reason):
+def test_decision_4_mode_and_class_are_asked_again_before_the_start(tmp_path, name, value, reason):
     def before(made):
         setattr(made.runtime, name, value)
 
