@@ -7,6 +7,7 @@ messages that are durable before Hermes hears of success, and into the numbers o
 from __future__ import annotations
 
 import logging
+import re
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -27,10 +28,19 @@ from .wire import Cost, CreateMessage, Metrics, Part
 from .wire_events import Invocation
 from .wire_words import MessageKind, MessageRole, Reason
 
+_ESCAPED = re.compile(r"[\x00-\x07\x0b\x0e-\x1f]")
+
 _log = logging.getLogger(LOGGER_NAME)
 
 EMPTY_ANSWER = "The agent ended its turn without an answer."
 """What people read when the model said nothing; a run never ends in silence."""
+
+ESCAPED_CHARS = 100_000
+"""Control characters that any message may hold: JSON writes six bytes for each, and two for a byte of any
+other text at most, which makes 924 KB of the longest message; a body may have 1 MiB."""
+
+ESCAPED_BYTES = 160_000
+"""Longest message of a text with more of them: 960 KB if it holds nothing else."""
 
 DEFAULT_CURRENCY = "USD"
 """Hermes prices models in this currency and states none with a request's usage."""
@@ -136,7 +146,7 @@ class TurnView(TurnEvents):
 
     def on_edit(self, message: UUID, text: str) -> None:
         """Hermes rewrote a text that was stored: the last version is sent once, at the end."""
-        fits = len(text.encode("utf-8", "replace")) <= self._limit() and message not in self._split
+        fits = len(text.encode("utf-8", "replace")) <= self._limit(text) and message not in self._split
         if not fits or not text.strip():
             _log.warning("run %s: a rewritten message does not fit and keeps its first text", self._run_id)
             return
@@ -243,7 +253,7 @@ class TurnView(TurnEvents):
         if self._over:
             _log.info("run %s: a text that came after the turn's end is not posted", self._run_id)
             return self._services.clock.new_id()
-        parts = split_message(text, self._limit())
+        parts = split_message(text, self._limit(text))
         messages = [
             self._message(
                 part,
@@ -259,8 +269,12 @@ class TurnView(TurnEvents):
             self._split.add(first)
         return first
 
-    def _limit(self) -> int:
-        return min(self._services.settings.max_message_bytes, self._services.limits().max_content_bytes)
+    def _limit(self, text: str) -> int:
+        """The most bytes of a message of this text: its request must be within the body's limit as well."""
+        limit = min(self._services.settings.max_message_bytes, self._services.limits().max_content_bytes)
+        if len(_ESCAPED.findall(text)) <= ESCAPED_CHARS:
+            return limit
+        return min(limit, ESCAPED_BYTES)
 
     def _message(self, text: str, role: MessageRole, part: Part | None) -> CreateMessage:
         return CreateMessage(

@@ -111,7 +111,7 @@ def test_decision_9_what_holds_for_good_is_the_owners(prompt):
 
 
 @pytest.mark.parametrize("prompt", CARDS.values(), ids=list(CARDS))
-def test_every_component_is_used_once(prompt):
+def test_decision_9_every_component_is_used_once(prompt):
     """The first interaction takes the card."""
     assert all(component.single_use for component in build_card(prompt).components)
 
@@ -256,7 +256,7 @@ def test_a_fixed_choice_is_hermes_word(prompt, custom_id, value, label):
         (clarify(hermes_id="7"), "cl:7:0", ()),
     ],
 )
-def test_an_interaction_that_does_not_fit_its_card_stands_for_nothing(prompt, custom_id, values):
+def test_decision_9_an_interaction_that_does_not_fit_its_card_stands_for_nothing(prompt, custom_id, values):
     """Another card's component, a choice that is not there, values where none belong."""
     assert answer_of(prompt, custom_id, values) is None
 
@@ -274,7 +274,7 @@ def test_an_interaction_that_does_not_fit_its_card_stands_for_nothing(prompt, cu
         ("something else", "something else"),
     ],
 )
-def test_a_text_answers_a_question(text, value):
+def test_decision_8_a_text_answers_a_question(text, value):
     """Words or number of a choice stand for it, any other text for itself."""
     assert answer_of_text(clarify(*COLOURS), text).value == value
 

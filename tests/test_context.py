@@ -196,7 +196,7 @@ def test_decision_6_what_the_session_has_is_not_repeated():
     assert texts(ctx).user_text == "What now?"
 
 
-def test_every_element_names_its_author_and_trust():
+def test_decision_6_every_element_names_its_author_and_trust():
     """People of one name are told apart, the agent and the user are named as such."""
     ctx = context(
         element(1, "a", author=person(BOB, "Ann")),
@@ -414,7 +414,7 @@ def planted(value, mark):
 
 @given(st.lists(elements(), max_size=4), st.tuples(HOSTILE, HOSTILE, HOSTILE), st.booleans())
 @settings(max_examples=40)
-def test_no_content_closes_its_block_or_starts_a_line(found, hostile, guest):
+def test_decision_6_no_content_closes_its_block_or_starts_a_line(found, hostile, guest):
     """Whatever stands in it, the marks of earlier turns included, each line is one that is called for."""
     words, name, text = hostile
     kind = RunKind.GUEST if guest else RunKind.OPERATOR

@@ -57,7 +57,7 @@ PARTS = st.lists(st.tuples(st.text("ab=:1\n", max_size=3), st.text("ab=:1\n", ma
 
 
 @given(PARTS, PARTS)
-def test_other_texts_have_another_boundary(one, other):
+def test_decision_6_other_texts_have_another_boundary(one, other):
     """However they are cut into parts: what reads differently is marked differently."""
     found = [rendering(*parts) for parts in (one, other)]
     same = found[0].written(BOUNDARY) == found[1].written(BOUNDARY)
@@ -68,7 +68,7 @@ def test_other_texts_have_another_boundary(one, other):
 @pytest.mark.parametrize(
     "changed", [{"secret": bytes(SECRET_BYTES)}, {"place": "there"}], ids=["secret", "place"]
 )
-def test_another_secret_or_place_has_another_boundary(changed):
+def test_decision_6_another_secret_or_place_has_another_boundary(changed):
     """Nobody outside of the process can compute it, and no other thread gives it away."""
     assert boundary(rendering(("a", "b")), **changed) != boundary(rendering(("a", "b")))
 

@@ -107,7 +107,7 @@ def test_a_gateway_that_comes_up_is_started_once(place, hermes, gateway):
     assert starts(place) == 1
 
 
-def test_a_gateway_that_ends_at_once_is_started_again_and_that_is_told(place, hermes, gateway):
+def test_decision_14_a_gateway_that_ends_at_once_is_started_again_and_that_is_told(place, hermes, gateway):
     hermes(f"test -e starts && {{ {RUNS}; }}\n{ENDS}")
     told = []
     gateway.start_until(is_up(place), told.append)

@@ -38,7 +38,7 @@ def test_online(mode, snapshot):
 
 
 @pytest.mark.parametrize("reason", list(DegradedReason), ids=str)
-def test_degraded(reason, snapshot):
+def test_decision_11_degraded(reason, snapshot):
     """One reason is enough, and it is named."""
     found = beat(UNKNOWN if reason is DegradedReason.BILLING_EVIDENCE_UNKNOWN else PERSONAL, reasons=[reason])
 

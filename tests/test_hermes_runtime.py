@@ -454,7 +454,7 @@ class TestSteer:
 
         play(scene)
 
-    def test_what_the_turn_did_not_take_is_taken_back_at_its_end(self, play):
+    def test_decision_8_what_the_turn_did_not_take_is_taken_back_at_its_end(self, play):
         """In the call itself: just after it Hermes looks for the thread's next message."""
 
         async def scene(gateway):

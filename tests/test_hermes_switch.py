@@ -76,7 +76,7 @@ class TestSessions:
         assert found is SessionSwitch.NOT_TAKEN
         assert commands[0] == (Command.RESUME, SECOND)
 
-    def test_a_session_that_must_not_go_on_ends_the_run(self, play):
+    def test_decision_10_a_session_that_must_not_go_on_ends_the_run(self, play):
         """Its history is not the new one's."""
         with pytest.raises(SessionRefused):
             self.switched(play, SessionMode.NEW, None, becomes=FIRST)

@@ -69,7 +69,7 @@ def test_a_text_that_hermes_does_not_take_is_not_reported(tmp_path):
     following(tmp_path, steps, takes=False)
 
 
-def test_a_text_is_absorbed_when_the_model_was_shown_it(tmp_path):
+def test_decision_8_a_text_is_absorbed_when_the_model_was_shown_it(tmp_path):
     """Never because it was handed over: a turn may end without looking."""
 
     async def steps(_made, followups, _taken):

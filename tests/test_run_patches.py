@@ -84,7 +84,7 @@ def test_the_first_change_is_written_at_once():
     assert server.taken_at == [0.0]
 
 
-def test_a_draft_is_shown_when_it_is_a_moment_old():
+def test_decision_7_a_draft_is_shown_when_it_is_a_moment_old():
     async def steps(clock, server, box, patcher):
         for word in ("There", "There are", "There are two"):
             box.draft(word)

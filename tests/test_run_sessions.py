@@ -79,7 +79,7 @@ def test_hermes_is_asked_for_what_the_server_wants(tmp_path, mode):
     assert made.runtime.sessions_wanted == [(mode, OLD)]
 
 
-def test_a_guest_asks_for_nothing_and_reports_nothing(tmp_path):
+def test_decision_10_a_guest_asks_for_nothing_and_reports_nothing(tmp_path):
     changes, made = session(tmp_path, "resume", OLD, kind="guest")
     assert made.runtime.sessions_wanted == []
     assert list(changes) == []
@@ -140,7 +140,7 @@ def test_people_are_told_why_a_named_session_was_not_continued(tmp_path, switch)
         "the resumed one is missing",
     ],
 )
-def test_the_server_is_told_what_the_turn_ran_on(  # noqa: PLR0917  # a row of the table
+def test_decision_10_the_server_is_told_what_the_turn_ran_on(  # noqa: PLR0917  # a row of the table
     tmp_path, mode, wanted, used, switch, remembered, report
 ):
     changes, _ = session(tmp_path, mode, wanted, used, switch=switch, remembered=remembered)
@@ -167,7 +167,7 @@ def test_ancestors_without_an_end_are_not_followed_for_ever(tmp_path):
     assert reported(changes) == (NEW, True, None)
 
 
-def test_the_threads_session_is_remembered(tmp_path):
+def test_decision_10_the_threads_session_is_remembered(tmp_path):
     def before(made):
         made.runtime.parents = {NEW: OLD}
 
@@ -200,7 +200,7 @@ def test_a_conversation_that_began_gets_the_models_title(tmp_path):
     [{"mode": "resume"}, {"completed": False}, {"title_source": TitleSource.MANUAL}],
     ids=["not the first run", "not completed", "a person gave one"],
 )
-def test_no_other_run_gives_a_title(tmp_path, changed):
+def test_decision_7_no_other_run_gives_a_title(tmp_path, changed):
     changes, _ = session(tmp_path, before=with_title(), **changed)
     assert titled(changes) is None
 

@@ -226,7 +226,7 @@ def test_the_box_is_up_to_date_when_the_run_ends(tmp_path):
     assert shown == ["completed"]
 
 
-def test_what_the_turn_cost_is_part_of_the_end(tmp_path):
+def test_decision_7_what_the_turn_cost_is_part_of_the_end(tmp_path):
     async def script(_turn, events):
         events.on_usage(Usage("anthropic", "m", 10, 5, None, None))
         events.on_usage(Usage("anthropic", "m", 1, 2, 7, None))

@@ -51,13 +51,13 @@ def test_each_row_states_a_known_class_and_why(name):
         (None, "host"),
     ],
 )
-def test_the_class_is_the_highest_of_the_set(toolsets, expected):
+def test_decision_5_the_class_is_the_highest_of_the_set(toolsets, expected):
     """Nothing is chat; one toolset that reaches outside, or one that nobody knows, is host."""
     assert classify(toolsets) == expected
 
 
 @given(NAMES, st.text(max_size=12))
-def test_more_toolsets_never_lower_the_class(toolsets, extra):
+def test_decision_5_more_toolsets_never_lower_the_class(toolsets, extra):
     """Adding a toolset keeps or raises the class."""
     assert not exceeds(classify(toolsets), classify(toolsets | {extra}))
 

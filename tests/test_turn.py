@@ -380,7 +380,7 @@ class TestMayATextEnter:
             ([Asked(MAIN), reply("Five."), ended()], False),
         ],
     )
-    def test_the_gate(self, facts, open_):
+    def test_decision_8_the_gate(self, facts, open_):
         """Open while a tool batch of this turn is to come; an unknown number of tools counts as none."""
         assert judge(*facts).takes_text is open_
 

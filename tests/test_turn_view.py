@@ -322,7 +322,7 @@ def numbers(tmp_path, *usages):
     return watching(tmp_path, steps)
 
 
-def test_tokens_are_summed_and_requests_counted(tmp_path):
+def test_decision_7_tokens_are_summed_and_requests_counted(tmp_path):
     metrics, costs = numbers(
         tmp_path, usage(tokens_in=10, tokens_out=5), usage(tokens_in=1, tokens_cache_read=7)
     )
@@ -345,7 +345,7 @@ def test_a_turn_without_a_request_cost_nothing_that_is_known(tmp_path):
     assert costs == ()
 
 
-def test_each_model_and_currency_has_its_own_row(tmp_path):
+def test_decision_7_each_model_and_currency_has_its_own_row(tmp_path):
     _, costs = numbers(
         tmp_path,
         usage(model="large", tokens_in=1, currency="USD", amount_micros=7),

@@ -96,7 +96,7 @@ def test_decision_9_a_click_answers_its_card_and_the_run_goes_on(tmp_path):
     flow(tmp_path, steps, script)
 
 
-def test_two_open_cards_are_answered_each_by_itself(tmp_path):
+def test_decision_9_two_open_cards_are_answered_each_by_itself(tmp_path):
     """The click on the second card never reaches the prompt of the first."""
     first = Prompt(PromptKind.APPROVAL, "a", "k", "danger", ("once", "deny"), command="make a")
     second = Prompt(PromptKind.APPROVAL, "b", "k", "danger", ("once", "deny"), command="make b")
@@ -116,7 +116,7 @@ def test_two_open_cards_are_answered_each_by_itself(tmp_path):
     flow(tmp_path, steps, script)
 
 
-def test_an_expired_prompt_closes_its_card_and_a_late_click_says_so(tmp_path):
+def test_decision_9_an_expired_prompt_closes_its_card_and_a_late_click_says_so(tmp_path):
     release = asyncio.Event()
 
     async def script(_turn, events):
@@ -206,7 +206,7 @@ def test_decision_8_a_text_is_no_approval(tmp_path):
     flow(tmp_path, steps, script)
 
 
-def test_a_changed_mode_stops_the_run_at_the_click(tmp_path):
+def test_decision_9_a_changed_mode_stops_the_run_at_the_click(tmp_path):
     """Money is proven again before the turn goes on; the click is not used."""
     script = asking(CLARIFY)
 
@@ -276,7 +276,7 @@ def test_a_card_that_the_server_refuses_is_withdrawn_at_once(tmp_path):
     )
 
 
-def test_two_clicks_answer_once(tmp_path):
+def test_decision_9_two_clicks_answer_once(tmp_path):
     script = asking(CLARIFY)
 
     async def steps(made):
