@@ -6,12 +6,14 @@ from uuid import UUID
 
 import pytest
 
+from bothy_hermes.codec import dump_json
 from bothy_hermes.live_box import LiveBox
 from bothy_hermes.run_followups import RunFollowups
 from bothy_hermes.run_tokens import RunToken
 from bothy_hermes.runtime import Prompt, PromptEnd, PromptKind, ToolEnd, TurnEnd, TurnOutcome, Usage
 from bothy_hermes.store import OutboxCall
-from bothy_hermes.turn_view import EMPTY_ANSWER, TurnView
+from bothy_hermes.turn_view import EMPTY_ANSWER, ESCAPED_CHARS, TurnView
+from bothy_hermes.wire_words import MAX_BODY_BYTES, MAX_CONTENT_BYTES
 from tests.fakes.edge_kit import RUN
 from tests.fakes.flow_kit import MESSAGE, invocation, with_rooms
 
@@ -126,6 +128,29 @@ def test_a_long_answer_goes_out_in_parts_of_one_commit(tmp_path):
         assert "".join(call.body["content"] for call in calls).split().count("word") == 1000
 
     watching(tmp_path, steps, max_message_bytes=1024)
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("\x00" * MAX_CONTENT_BYTES, 2),
+        ("\x1f" * (ESCAPED_CHARS + 1) + "a" * ESCAPED_CHARS, 2),
+        ("\x01" * ESCAPED_CHARS + '"' * (MAX_CONTENT_BYTES - ESCAPED_CHARS), 1),
+        ("\n\\" * (MAX_CONTENT_BYTES // 2), 1),
+    ],
+    ids=["nothing else", "one too many", "as many as may be", "short escapes"],
+)
+def test_a_message_of_control_characters_fits_into_a_request(tmp_path, text, parts):
+    """JSON makes six bytes of one; a body that is too long would cost the run its answer."""
+
+    async def steps(watched):
+        await watched.view.on_answer(text)
+        bodies = [call.body for call in await watched.stored()]
+        assert len(bodies) == parts
+        assert "".join(body["content"] for body in bodies) == text
+        assert max(len(dump_json(body).encode()) for body in bodies) <= MAX_BODY_BYTES
+
+    watching(tmp_path, steps)
 
 
 @pytest.mark.parametrize("text", ["", " \n\t"])
