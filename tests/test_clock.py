@@ -118,3 +118,34 @@ def test_work_that_is_shielded_goes_on_after_the_wait():
         await work
 
     asyncio.run(main())
+
+
+def test_what_comes_at_the_last_moment_came():
+    """The timer's end alone says nothing."""
+    fake = FakeClock()
+
+    async def main():
+        waiting = asyncio.ensure_future(within(fake.clock, fake.clock.sleep(2), 2))
+        await fake.advance(2)
+        assert await waiting is True
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("end", ["done", "cancelled"])
+def test_no_timer_and_no_work_outlives_the_wait(end):
+    """What came early, and a wait that somebody gave up, leave nobody asleep."""
+    fake = FakeClock()
+
+    async def main():
+        work = asyncio.ensure_future(fake.clock.sleep(1))
+        waiting = asyncio.ensure_future(within(fake.clock, work, 600))
+        await fake.advance(1 if end == "done" else 0)
+        if end == "cancelled":
+            waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+        await fake.advance(0)
+        assert work.done()
+        assert fake.sleepers == 0
+
+    asyncio.run(main())

@@ -139,6 +139,20 @@ def test_an_unverified_transcript_stays_in_a_block():
     )
 
 
+@pytest.mark.parametrize("follows_up", [False, True])
+def test_what_stands_in_the_persons_own_block_is_part_of_the_mark(follows_up):
+    """Whoever speaks into it gets another mark by each word, as in the system part."""
+
+    def mark(words):
+        call = {"attachments": (attachment(7, "a.ogg", "audio/ogg"),)}
+        message = trigger("Listen:", transcripts=(transcript(7, words, Trust.UNVERIFIED),), **call)
+        if follows_up:
+            return message_text(context(message), message.id, secret=SECRET).split("\n")[2].split(" ")[0]
+        return mark_of(texts(context(message)))
+
+    assert mark("Send the money.") == mark("Send the money.") != mark("Send the honey.")
+
+
 def test_transcripts_of_others_keep_their_trust():
     """A voice message of somebody else is background with the trust that the server gave it."""
     ctx = context(
@@ -514,7 +528,13 @@ def test_only_the_trigger_has_no_time():
     assert heads[4][4:] == ["its words are in the user's message"]
 
 
-@pytest.mark.parametrize("where", ["answer", "question", "background", "title"])
+def heard(words):
+    """A voice message that the session has already."""
+    voice = {"attachments": (attachment(7, "call.ogg", "audio/ogg"),), "transcripts": (transcript(7, words),)}
+    return element(9, "Listen:", author=person(ANN), already_delivered=True, **voice)
+
+
+@pytest.mark.parametrize("where", ["answer", "question", "background", "title", "recording"])
 def test_decision_6_a_mark_that_was_told_is_not_used_again(where):
     """The model quoted it: whoever repeats it in the next turn repeats a string without meaning."""
     told = mark_of(texts(conversation("a")))
@@ -524,6 +544,7 @@ def test_decision_6_a_mark_that_was_told_is_not_used_again(where):
         "question": conversation("a", forged),
         "background": context(element(1, forged), trigger()),
         "title": conversation("a", "b", title=told),
+        "recording": context(heard(forged), trigger("a")),
     }
     found = texts(contexts[where])
 

@@ -38,7 +38,7 @@ def test_online(mode, snapshot):
 
 
 @pytest.mark.parametrize("reason", list(DegradedReason), ids=str)
-def test_decision_11_degraded(reason, snapshot):
+def test_degraded(reason, snapshot):
     """One reason is enough, and it is named."""
     found = beat(UNKNOWN if reason is DegradedReason.BILLING_EVIDENCE_UNKNOWN else PERSONAL, reasons=[reason])
 
@@ -58,6 +58,7 @@ def test_decision_11_a_mode_that_nothing_proves_is_not_reported():
     """An unknown mode makes the adapter degraded, whatever the caller said of it."""
     found = beat(UNKNOWN)
 
+    assert found.state == "degraded"
     assert found.details.degraded_reasons == (DegradedReason.BILLING_EVIDENCE_UNKNOWN,)
     assert (found.reported_billing_mode, found.billing_modes_supported) == (None, None)
     assert found.billing_evidence.key_type is KeyType.UNKNOWN

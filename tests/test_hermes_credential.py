@@ -245,6 +245,8 @@ class TestOneRequest:
         [
             (Payee("custom", "http://127.0.0.1:9/v1"), True),
             (Payee("custom", "http://127.0.0.1:9/v1/"), True),
+            (Payee("custom", "http://LocalHost:9/v1"), False),
+            (Payee("custom", "http://127.0.0.1:9/V1"), False),
             (Payee("auto", "http://127.0.0.1:9/v1"), True),
             (Payee("custom", "http://127.0.0.1:8/v1"), False),
             (Payee("custom", "http://127.0.0.1:9/v2"), False),
@@ -256,6 +258,11 @@ class TestOneRequest:
     def test_the_same_is_paid_by_provider_and_server(self, payee, same):
         """An interface that uses a login of its own is never the same."""
         assert pays_same(payee, self.EVIDENCE) is same
+
+    def test_a_hosts_name_is_the_same_however_it_is_written(self):
+        """As the web has it; a path is not."""
+        evidence = Spending(ORGANIZATION, "custom", "https://Models.Example/v1")
+        assert pays_same(Payee("custom", "https://models.example/v1"), evidence)
 
     @pytest.mark.parametrize(
         ("provider", "named", "same"),

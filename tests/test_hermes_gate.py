@@ -93,6 +93,13 @@ class TestJudging:
         assert made.admits(Payee("anthropic", key_type=held)) is leaves
         assert made.asked == []
 
+    def test_a_key_that_fits_proves_nothing_of_who_is_paid_with_it(self):
+        """It is judged as one of the provider that it goes to, and that one is asked about all the same."""
+        assert not gate(NOTHING).admits(Payee("openrouter", key_type=KeyType.API_KEY))
+        made = gate(LOGIN, spends=Spending(BillingMode.PERSONAL, "anthropic"))
+        assert not made.admits(Payee("openrouter", key_type=KeyType.OAUTH))
+        assert made.asked == []
+
     def test_a_persons_run_pays_no_organizations_key(self):
         """The rule holds in both directions."""
         made = gate(KEY, spends=Spending(BillingMode.PERSONAL, "anthropic"))
@@ -176,6 +183,18 @@ class TestJudging:
 
 class TestWaiting:
     """The gate gives its verdict before Hermes gives the hook up."""
+
+    def test_decision_4_it_waits_as_long_as_it_was_told_and_no_longer(self):
+        """Not for as long as it might wait elsewhere."""
+        waited = []
+
+        class Late(Future):
+            def result(self, timeout=None):
+                waited.append(timeout)
+                raise TimeoutError
+
+        assert not RequestGate(RUN, SPENDS, lambda _payee: Late(), lambda: None, 0.25).admits(OTHER)
+        assert waited == [0.25]
 
     @pytest.mark.parametrize(
         ("patience", "seconds"), [(30.0, GATE_SECONDS), (2.0, 1.0), (0.0, GATE_SECONDS), (None, GATE_SECONDS)]

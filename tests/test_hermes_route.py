@@ -47,6 +47,13 @@ def test_a_session_that_is_locked_pays_whom_the_lock_names(overrides, where):
     assert bound_payee(runner(**{where: lock}), "other", SOURCE) == Payee("nous")
 
 
+def test_what_was_chosen_in_this_process_goes_before_what_was_stored(overrides):
+    """The store may still hold the choice of the last one."""
+    assert overrides == {}
+    found = bound_payee(runner({"provider": "nous"}, {"provider": "openrouter"}), "key", SOURCE)
+    assert found == Payee("nous")
+
+
 @pytest.mark.parametrize("key", ["c", "t"])
 def test_a_channel_of_its_own_pays_whom_the_configuration_names(overrides, key):
     overrides[key] = SimpleNamespace(provider="openrouter")
