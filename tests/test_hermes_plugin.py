@@ -12,6 +12,7 @@ import pytest
 from bothy_hermes.defaults import CONTROL_SENDER
 from bothy_hermes.errors import ConfigError, GatewayRefused, StateLocked
 from bothy_hermes.hermes_control import Command
+from bothy_hermes.hermes_threads import REFUSED
 from bothy_hermes.runtime import BusyMode, TurnOutcome, TurnRequest
 from tests.fakes import hermes
 from tests.fakes.clock import settle
@@ -190,6 +191,53 @@ class TestLife:
             platform.hear("pre_llm_call", {})
             await platform.on_processing_start(SimpleNamespace(message_id="m"))
             await platform.on_processing_complete(SimpleNamespace(message_id="m"), None)
+            await platform.disconnect()
+
+        play(scene())
+
+
+class TestRefusals:
+    """A text that somebody counts on was not delivered: Hermes is told so, and does not try again."""
+
+    def test_a_text_without_a_run_has_failed_for_good(self, stage):
+        """A schedule's; sent once more it would fail once more."""
+
+        async def scene():
+            platform = await stage().connected()
+            sent = await platform.send(str(CHANNEL), "It is five.", None, METADATA)
+            assert (sent.success, sent.error) == (False, REFUSED)
+            assert platform._send_retry_is_final(sent)
+            other = hermes.SendResult(success=False, error="the network is gone")
+            assert not platform._send_retry_is_final(other)
+            await platform.disconnect()
+
+        play(scene())
+
+    def test_what_hermes_says_to_its_home_channel_is_no_failure(self, stage):
+        """The placeholder that the configuration names: nobody counts on it."""
+
+        async def scene():
+            made = stage()
+            platform = await made.connected()
+            platform.config.home_channel = SimpleNamespace(chat_id="bothy-home")
+            assert (await platform.send("bothy-home", "Restarted.")).success
+            assert not (await platform.send("elsewhere", "Restarted.")).success
+            await platform.disconnect()
+
+        play(scene())
+
+    def test_a_turns_text_for_another_thread_has_failed(self, stage):
+        """The thread of whoever speaks is known from Hermes' context alone."""
+
+        async def scene():
+            made = stage()
+            platform = await made.connected()
+            made.state.in_thread(UUID(int=99))
+            sent = await platform.send(str(CHANNEL), "Five.", str(MESSAGE), {**METADATA, "notify": True})
+            assert not sent.success
+            made.state.in_thread(THREAD)
+            sent = await platform.send(str(CHANNEL), "Five.", str(MESSAGE), {**METADATA, "notify": True})
+            assert sent.success
             await platform.disconnect()
 
         play(scene())

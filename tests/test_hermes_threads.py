@@ -1,11 +1,12 @@
 """Where each callback of Hermes goes, and what becomes of those that belong to no run."""
 
 import asyncio
+import threading
 from uuid import UUID
 
 import pytest
 
-from bothy_hermes.turn_facts import Asked, Replied, RequestFailed
+from bothy_hermes.turn_facts import Asked, Payee, Replied, RequestFailed
 from tests.fakes.clock import settle
 from tests.fakes.runtime_kit import ENDED, MAIN, Gateway, request, scenes, start
 
@@ -27,6 +28,7 @@ class TestRefusals:
             ({"job_id": "j", "notify": True}, True, "scheduled"),
             ({"notify": True}, False, "no_turn"),
             ({"expect_edits": True}, False, "no_turn"),
+            ({"reply_to": "a-message"}, False, "no_turn"),
         ],
     )
     def test_a_text_without_a_run_is_refused_unless_a_turn_of_hermes_own_says_it(
@@ -75,6 +77,7 @@ class TestRefusals:
             thread = request(speaker).thread_id if speaker else None
             chat = str(request().channel_id)
             assert await threads.file(chat, "x.pdf", metadata, speaker=thread) is taken
+            assert threads.dropped == {"file": 1}
             assert told.of("answer") == (["not sent: x.pdf"] if taken else [])
             task.cancel()
 
@@ -110,7 +113,10 @@ class TestCounted:
             await settle()
             gateway.say(request(), Asked(MAIN), RequestFailed(MAIN, 500, "server_error"))
             await settle()
-            message, _ = await gateway.send(request(), "It failed.", notify=not edits, expect_edits=edits)
+            message, refused = await gateway.send(
+                request(), "It failed.", notify=not edits, expect_edits=edits
+            )
+            assert not refused
             if edits:
                 metadata = {"thread_id": str(request().thread_id)}
                 threads, chat = gateway.runtime.threads, str(request().channel_id)
@@ -223,6 +229,42 @@ class TestThreads:
             await settle()
             sentences = [text for text in told.of("status") if text]
             assert sentences == [f"is running {number}…" for number in range(50)]
+            task.cancel()
+
+        play(scene)
+
+    def test_a_refused_request_is_told_on_the_loop(self, play):
+        """The thread that is about to send it is Hermes' own."""
+
+        async def scene(gateway):
+            turn, heard_on = request(), []
+            task, told = start(gateway, turn)
+            await settle()
+            active = gateway.runtime.threads.of_run(turn.run_id)
+            tell = active.money_refused
+            active.money_refused = lambda: (heard_on.append(threading.current_thread()), tell())
+            payee = Payee("openrouter")
+            assert not await asyncio.to_thread(gateway.runtime.admit, turn.thread_id, payee, "s")
+            await settle()
+            assert heard_on == [threading.main_thread()]
+            assert told.of("money_refused") == [None]
+            assert gateway.halted == [turn.run_id]
+            assert gateway.runtime.admit(request(2).thread_id, payee, "s")  # no run: nobody's to refuse
+            task.cancel()
+
+        play(scene)
+
+    def test_a_word_after_its_runs_end_is_counted(self, play):
+        """Hermes goes on with a turn that nobody waits for any more."""
+
+        async def scene(gateway):
+            task, _ = start(gateway, request())
+            await settle()
+            gateway.say(request(), Asked(MAIN), Replied(MAIN, 0, "Five."))
+            await settle()
+            gateway.runtime.threads.of_run(request().run_id).silence()
+            assert await gateway.send(request(), "Five.", notify=True) == (None, False)
+            assert gateway.runtime.threads.dropped == {"turn_over": 1}
             task.cancel()
 
         play(scene)

@@ -170,6 +170,7 @@ class TestTexts:
         made.status("is running ls…")
         made.draft("Fi")
         made.prompt("?")
+        made.money_refused()
         assert send(made, "Five.")[1] == "turn_over"
         asyncio.run(made.flush())
         assert told.heard == []

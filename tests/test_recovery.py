@@ -396,3 +396,30 @@ def test_a_run_that_was_still_sending_ends_when_it_has_sent_all(tmp_path, monkey
         assert len(made.api.named("finish_run")) == 1
 
     with_rooms(tmp_path, steps)
+
+
+def test_a_run_that_this_process_works_on_is_not_lost(tmp_path):
+    """The later look for lost runs finds it at the server like those of the last process."""
+
+    async def steps(made):
+        working = asyncio.Event()
+
+        async def script(_turn, events):
+            await working.wait()
+            await events.on_answer("Five.")
+
+        made.runtime.script = script
+        await made.entry(EntryState.ACCEPTED)
+        made.api.listed = [listed_run()]
+        made.handler = Handler(made.services)
+        work = Recovery(made.services, made.handler, agent_id=AGENT, adapter_id=ADAPTER)
+        await work.recover()
+        await made.until(lambda: made.runtime.turns)
+        made.api.listed = [running()]
+        await work.end_lost_runs()
+        assert await made.store.calls() == []
+        working.set()
+        assert await made.handler.settle(PATIENCE)
+        assert end_of(made) == ("completed", None)
+
+    with_rooms(tmp_path, steps)
