@@ -197,6 +197,30 @@ def test_a_card_that_is_stored_too_late_is_closed(tmp_path):
     scenario(tmp_path, steps)
 
 
+def test_a_card_that_somebody_answers_in_its_last_moment_is_shown(tmp_path):
+    """It is stored, or nobody could have used it: who answered is not told that nobody was asked."""
+
+    async def steps(ground):
+        put = ground.outbox.put
+
+        async def slowly(*changes):
+            await put(*changes)
+            await ground.clock.clock.sleep(SHOW_SECONDS * 2)
+
+        ground.outbox.put = slowly
+        showing = asyncio.ensure_future(ground.wait(QUESTION))
+        await until(lambda: "awaitRunInput" in ground.server.taken)
+        ground.outbox.put, asked = put, ground.runtime.waiting["c1"]
+        await until(lambda: ground.cards.for_text() is not None)
+        await ground.cards.text(UUID(int=7), "blue")
+        assert asked.result() == "blue"
+        await ground.clock.advance(SHOW_SECONDS)
+        await asyncio.wait_for(showing, 5)
+        assert "resumeRun prompt_expired" not in ground.server.taken
+
+    scenario(tmp_path, steps)
+
+
 def test_a_wait_that_the_server_refuses_leaves_nothing_usable(tmp_path):
     """Nobody would resume a run for its click: the card is closed and Hermes hears that nobody answered."""
 
