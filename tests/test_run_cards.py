@@ -11,15 +11,16 @@ from bothy_hermes.actual_mode import determine
 from bothy_hermes.errors import ProblemAnswer, RunEnded, StateError, WireError
 from bothy_hermes.live_box import LiveBox
 from bothy_hermes.proof import Proof
-from bothy_hermes.run_cards import DELIVERY_SECONDS, SHOW_SECONDS, RunCards
+from bothy_hermes.run_cards import DELIVERY_SECONDS, NOT_WAITING, SHOW_SECONDS, RunCards
 from bothy_hermes.run_outbox import RunOutbox
 from bothy_hermes.runtime import Prompt, PromptEnd, PromptKind, ResolvedCredential
-from bothy_hermes.store import Store
+from bothy_hermes.store import OutboxCall, Store
 from bothy_hermes.wire_words import BillingMode, KeyType, ToolClass
 from tests.fakes.clock import FakeClock
 from tests.fakes.runtime import FakeRuntime
 
 RUN = UUID("0192f4a0-7b1c-7000-8000-0000000000aa")
+CLICK = UUID("0192f4a0-7b1c-7000-8000-0000000000ab")
 QUESTION = Prompt(PromptKind.CLARIFY, "c1", "k", "Which colour?", ("red", "blue"))
 LATER_QUESTION = Prompt(PromptKind.CLARIFY, "c2", "k", "Which size?", ("small", "large"))
 APPROVAL = Prompt(PromptKind.APPROVAL, "a1", "k", "danger", ("once", "deny"), command="rm -rf build")
@@ -283,7 +284,7 @@ def test_a_card_that_does_not_arrive_in_time_is_withdrawn_and_not_before(tmp_pat
     scenario(tmp_path, steps, silent={"createMessage"})
 
 
-def test_an_expired_prompt_ends_its_wait(tmp_path):
+def test_decision_9_an_expired_prompt_ends_its_wait(tmp_path):
     async def steps(ground):
         await ground.wait(QUESTION)
         await until(lambda: "awaitRunInput" in ground.server.taken)
@@ -294,6 +295,30 @@ def test_an_expired_prompt_ends_its_wait(tmp_path):
         assert ground.box.content.status_line is None
 
     scenario(tmp_path, steps)
+
+
+def test_decision_9_a_click_on_a_card_whose_prompt_is_gone_is_told_so(tmp_path):
+    """Also before the server has closed the card; Hermes hears nothing of it, and nothing breaks."""
+
+    async def steps(ground):
+        card = await ground.wait(QUESTION)
+        await until(lambda: ground.cards.for_text() is not None)
+        ground.cards.over(QUESTION, PromptEnd.EXPIRED)
+        stored, said = await ground.store.card(str(card)), []
+
+        async def put(*changes):
+            said.extend(change.body for change in changes if isinstance(change, OutboxCall))
+
+        ground.outbox.put = put
+        await ground.cards.interaction(
+            SimpleNamespace(id=CLICK, message_id=stored.message_id, custom_id="cl:c1:0", values=()),
+            UUID(int=9),
+        )
+        assert [(body["status"], body["text"]) for body in said] == [("failed", NOT_WAITING)]
+        assert await ground.store.claim_of(CLICK) is None
+        assert not ground.runtime.waiting["c1"].done()
+
+    scenario(tmp_path, steps, silent={"resumeRun prompt_expired"})
 
 
 def test_a_text_means_the_only_card_or_the_oldest_question(tmp_path):
