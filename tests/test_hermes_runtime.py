@@ -1,6 +1,9 @@
 """The runtime inside a gateway, on a platform that does what a test says."""
 
 import asyncio
+import threading
+from concurrent.futures import Future
+from dataclasses import replace
 from types import SimpleNamespace
 from uuid import UUID
 
@@ -17,9 +20,12 @@ from bothy_hermes.runtime import (
     Prompt,
     PromptEnd,
     PromptKind,
+    ResolvedCredential,
+    Spending,
     TurnOutcome,
 )
-from bothy_hermes.turn_facts import Asked, Replied, Requested, RequestFailed
+from bothy_hermes.turn_facts import Asked, Payee, Replied, Requested, RequestFailed
+from bothy_hermes.wire_words import BillingMode, KeyType
 from tests.fakes.clock import settle
 from tests.fakes.runtime_kit import ENDED, MAIN, STOPPED, request, scenes, start
 
@@ -47,6 +53,28 @@ class TestTurn:
             assert (end.outcome, end.detail) == (TurnOutcome.COMPLETED, "text_response")
             assert told.heard == [("session", "s"), ("answer", "Five.")]
             assert len(gateway.handed) == 1
+
+        play(scene)
+
+    def test_whom_a_bound_thread_pays_is_found_out_beside_the_loop(self, play):
+        """Every other run goes on while Hermes thinks about it."""
+
+        async def scene(gateway):
+            turn = replace(request(), spends=Spending(BillingMode.ORGANIZATION, "custom"))
+            gateway.bound[turn.run_id] = Payee("nous")
+            answer, asked_on = Future(), []
+
+            def ask(_payee):
+                asked_on.append(threading.current_thread())
+                answer.set_result(ResolvedCredential("nous", KeyType.OAUTH))
+                return answer
+
+            gateway.runtime._questions.credential_of = ask
+            task, told = start(gateway, turn)
+            assert (await task).detail == "other_money"
+            assert asked_on
+            assert threading.main_thread() not in asked_on
+            assert (told.heard, gateway.handed) == ([("money_refused", None)], [])
 
         play(scene)
 

@@ -291,6 +291,21 @@ def test_the_trouble_of_the_state_file_is_shown_and_looked_after(tmp_path):
     assert (after, told) == (None, None)
 
 
+def test_each_heartbeat_looks_whether_the_file_is_still_ours(tmp_path):
+    """A newer version that has migrated it meanwhile is seen by an adapter that writes nothing."""
+
+    async def steps(desk):
+        await desk.rooms.store._writer.run(lambda disk: disk.execute("PRAGMA user_version = 99"))
+        await desk.desk.publish()
+        between = desk.status["trouble"]
+        await desk.desk.publish({"state": "online"})
+        return between, desk.status["trouble"]
+
+    between, after = at_desk(tmp_path, steps, running=False)
+    assert between is None
+    assert "was written by a newer version" in after
+
+
 def test_a_directory_that_is_read_only_costs_no_desk(tmp_path, monkeypatch):
     """A request that cannot be taken away is no reason to stop looking."""
     from bothy_hermes import status_desk
