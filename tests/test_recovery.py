@@ -383,10 +383,14 @@ def test_a_run_that_was_still_sending_ends_when_it_has_sent_all(tmp_path, monkey
         made.api.listed = [running()]
         made.api.on["create_message"] = slowly
         async with recovered(made) as task:
+            asked = len(made.api.named("list_runs"))
             await made.fake.advance(recovery.LEFT_SECONDS)
             assert (await made.state_of(), end_of(made)) == (state, None)
+            await asyncio.sleep(0.02)
+            assert len(made.api.named("list_runs")) == asked
             taken.set()
             await made.until(lambda: not made.handler.knows(RUN))
+            made.api.on["list_runs"] = [refusal(400, None)] if end_of(made) is None else []
             made.api.listed = [running()] if end_of(made) is None else []
             await passing(made, lambda: end_of(made) == end)
             assert made.fake.elapsed < recovery.FOREIGN_PAUSE_SECONDS
