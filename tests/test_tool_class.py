@@ -23,6 +23,7 @@ def installed_toolsets():
     return frozenset(TOOLSETS)
 
 
+@pytest.mark.hermes
 def test_every_toolset_of_the_installed_hermes_has_a_class_and_a_reason():
     """A new Hermes with a toolset that nobody has judged fails here, not in front of a person."""
     names = installed_toolsets()
