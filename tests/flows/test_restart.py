@@ -262,7 +262,8 @@ def test_messages_of_the_time_between_are_each_done_once(tmp_path):
 def test_a_state_directory_that_was_lost_ends_what_ran_and_does_nothing_twice(tmp_path, monkeypatch):
     """Without its memory the adapter is another one: the old one's turns are gone when that is."""
     monkeypatch.setattr(recovery, "FOREIGN_SECONDS", 0.5)
-    monkeypatch.setattr(recovery, "FOREIGN_PAUSE_SECONDS", 1.0)
+    # The server's time is known to a second: the second look must come later than both together.
+    monkeypatch.setattr(recovery, "FOREIGN_PAUSE_SECONDS", 2.0)
     blocked = Blocked()
 
     async def steps(made):
