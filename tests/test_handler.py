@@ -12,18 +12,15 @@ from bothy_hermes.handler import Handler
 from bothy_hermes.run_calls import finish_call, message_call, response_call
 from bothy_hermes.run_cards import failed
 from bothy_hermes.runtime import ResolvedCredential
-from bothy_hermes.store import EntryState, InboxEntry
+from bothy_hermes.store import EntryState
 from bothy_hermes.wire import CreateMessage, FinishRun, Metrics
 from bothy_hermes.wire_events import Interaction, RunEndedEvent
 from bothy_hermes.wire_words import KeyType, Outcome, Reason, RunState
 from tests.fakes.clock import settle
 from tests.fakes.edge_kit import RUN, THREAD, run_token
-from tests.fakes.flow_kit import EVENT, invocation, with_rooms
+from tests.fakes.flow_kit import CLICK, CLICK_EVENT, EVENT, invocation, with_rooms
 from tests.fakes.runtime import FakeRuntime
 from tests.fakes.wire_examples import EXAMPLES
-
-CLICK = UUID("0192f4a0-7b1c-7000-8000-0000000000c1")
-CLICK_EVENT = UUID("0192f4a0-7b1c-7000-8000-0000000000c2")
 
 
 def other(number):
@@ -245,18 +242,24 @@ def test_only_what_may_not_have_been_told_in_time_is_in_doubt(tmp_path, name, va
     handling(tmp_path, steps)
 
 
+async def cancel_deaf(made, handler):
+    """Cancel a run whose turn hears no interrupt."""
+
+    async def deaf(_run_id):
+        await asyncio.sleep(0)
+
+    made.runtime.interrupt = deaf
+    await begin(made, handler)
+    await made.until(lambda: made.runtime.turns)
+    handler.end_run(RUN, Outcome.CANCELLED, None)
+
+
 def test_a_turn_that_hears_no_interrupt_ends_its_run_and_keeps_its_slot(tmp_path, monkeypatch):
     """Its people are told; Hermes is still at work, and what waits for a slot waits until it has let go."""
     monkeypatch.setattr(run_turn, "INTERRUPT_SECONDS", 0.001)
 
     async def steps(made, handler):
-        async def deaf(_run_id):
-            await asyncio.sleep(0)
-
-        made.runtime.interrupt = deaf
-        await begin(made, handler)
-        await made.until(lambda: made.runtime.turns)
-        handler.end_run(RUN, Outcome.CANCELLED, None)
+        await cancel_deaf(made, handler)
         await made.until(lambda: end_of(made) is not None)
         assert end_of(made) == ("cancelled", None)
         assert await handler.settle(5)
@@ -281,13 +284,7 @@ def test_a_lingering_turn_is_given_up_on_the_way_out(tmp_path, monkeypatch):
     monkeypatch.setattr(run_turn, "INTERRUPT_SECONDS", 0.001)
 
     async def steps(made, handler):
-        async def deaf(_run_id):
-            await asyncio.sleep(0)
-
-        made.runtime.interrupt = deaf
-        await begin(made, handler)
-        await made.until(lambda: made.runtime.turns)
-        handler.end_run(RUN, Outcome.CANCELLED, None)
+        await cancel_deaf(made, handler)
         assert await handler.settle(5)
         await handler.close(0)
         assert handler.overview() == []
@@ -323,17 +320,7 @@ def test_a_newer_events_token_serves_the_run_from_then_on(tmp_path):
 
 
 async def click(made):
-    entry = InboxEntry(
-        CLICK_EVENT,
-        "interaction.created",
-        RUN,
-        THREAD,
-        None,
-        EntryState.ACCEPTED,
-        made.fake.time,
-        subject_id=CLICK,
-    )
-    await made.store.take_event(entry)
+    entry = await made.click()
     used = parse(Interaction, EXAMPLES[Interaction]() | {"id": str(CLICK), "run_id": str(RUN)})
     return entry, used
 

@@ -2,24 +2,8 @@
 
 import json
 
-from bothy_hermes.local_model_script import decide
 from bothy_hermes.local_model_words import LABEL
-
-TERMINAL = [{"type": "function", "function": {"name": "terminal"}}]
-
-
-def ask(*messages, tools=TERMINAL):
-    return decide({"messages": list(messages), "tools": tools})
-
-
-def user(text):
-    return {"role": "user", "content": text}
-
-
-def called(*results):
-    """The messages that follow once tools have answered."""
-    asked = {"role": "assistant", "content": None, "tool_calls": [{}]}
-    return [asked, *({"role": "tool", "content": result} for result in results)]
+from tests.fakes.script_kit import ask, called, user
 
 
 def test_a_message_without_a_word_is_greeted_by_the_script():

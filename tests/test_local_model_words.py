@@ -4,25 +4,10 @@ import json
 
 import pytest
 
-from bothy_hermes.local_model_script import decide
 from bothy_hermes.local_model_words import LABEL, WORDS, words_table
+from tests.fakes.script_kit import ask, called, user
 
-TERMINAL = [{"type": "function", "function": {"name": "terminal"}}]
 BEHIND_BRIDGE = [{"type": "function", "function": {"name": "tool_call"}}]
-
-
-def ask(*messages, tools=TERMINAL):
-    return decide({"messages": list(messages), "tools": tools})
-
-
-def user(text):
-    return {"role": "user", "content": text}
-
-
-def called(*results):
-    """The messages that follow once tools have answered."""
-    asked = {"role": "assistant", "content": None, "tool_calls": [{}]}
-    return [asked, *({"role": "tool", "content": result} for result in results)]
 
 
 def test_tool_asks_for_a_command_and_then_tells_what_it_said():

@@ -14,15 +14,13 @@ from bothy_hermes.errors import StateError
 from bothy_hermes.handler import Handler
 from bothy_hermes.recovery import LOST, Recovery
 from bothy_hermes.run_calls import await_call, finish_call, message_call
-from bothy_hermes.store import EntryState, InboxEntry, OpenCard
+from bothy_hermes.store import EntryState, OpenCard
 from bothy_hermes.wire import CreateMessage, FinishRun, Metrics
 from bothy_hermes.wire_words import RunState
-from tests.fakes.edge_kit import AGENT, PERSON, RUN, THREAD
-from tests.fakes.flow_kit import ADAPTER, EVENT, PATIENCE, listed_run, refusal, with_rooms
+from tests.fakes.edge_kit import AGENT, PERSON, RUN
+from tests.fakes.flow_kit import ADAPTER, CLICK, EVENT, PATIENCE, listed_run, refusal, with_rooms
 
 OTHER = UUID("0192f4a0-7b1c-7000-8000-0000000000f9")
-CLICK = UUID("0192f4a0-7b1c-7000-8000-0000000000fa")
-CLICK_EVENT = UUID("0192f4a0-7b1c-7000-8000-0000000000fb")
 RESTARTED = ("failed", "adapter_restarted")
 
 
@@ -162,17 +160,7 @@ def test_a_click_that_was_not_answered_is_answered(tmp_path):
 
     async def steps(made):
         await made.entry(EntryState.STARTING)
-        click = InboxEntry(
-            CLICK_EVENT,
-            "interaction.created",
-            RUN,
-            THREAD,
-            None,
-            EntryState.ACCEPTED,
-            made.fake.time,
-            subject_id=CLICK,
-        )
-        await made.store.take_event(click)
+        await made.click()
         await made.store.record(finish_call(RUN, LOST))
         await made.store.move_entry(EVENT, EntryState.FINISHING)
         made.api.runs[RUN] = RunState.RUNNING

@@ -43,6 +43,8 @@ from tests.fakes.runtime import FakeRuntime
 from tests.fakes.wire_examples import EXAMPLES
 
 EVENT = UUID("0192f4a0-7b1c-7000-8000-0000000000f1")
+CLICK = UUID("0192f4a0-7b1c-7000-8000-0000000000c1")
+CLICK_EVENT = UUID("0192f4a0-7b1c-7000-8000-0000000000c2")
 MESSAGE = UUID("0192f4a0-7b1c-7000-8000-0000000000f2")
 ADAPTER = UUID("0192f4a0-7b1c-7000-8000-0000000000f3")
 PATIENCE = 5.0
@@ -296,6 +298,21 @@ class Rooms:
         for step in path[1 : path.index(state) + 1]:
             await self.store.move_entry(event_id, step)
         return await self.store.entry(event_id)
+
+    async def click(self):
+        """The entry of a person's click on a card of the run, as the store holds it."""
+        taken = InboxEntry(
+            CLICK_EVENT,
+            "interaction.created",
+            RUN,
+            THREAD,
+            None,
+            EntryState.ACCEPTED,
+            self.fake.time,
+            subject_id=CLICK,
+        )
+        await self.store.take_event(taken)
+        return taken
 
     def outbox(self, run_id=RUN):
         """The outbox of a run."""

@@ -157,17 +157,24 @@ def test_a_quiet_adapter_finds_its_disk_well_again(tmp_path):
     in_trouble(tmp_path, steps, READ_ONLY)
 
 
+async def endless(_turn, _events):
+    await asyncio.Event().wait()
+
+
+async def fail_during_a_turn(made, disk):
+    """Have the disk fail while a turn is at work; returns its run."""
+    run_id = made.say(made.thread(), "long")
+    await made.until(lambda: made.runtime.turns != [])
+    await made.until(lambda: is_settled(made, run_id))
+    await disk.fail()
+    return run_id
+
+
 def test_a_run_that_is_cancelled_while_its_disk_fails_ends(tmp_path):
     """The person does not wait for the operator; what is owed is sent when the disk takes it."""
 
-    async def script(_turn, _events):
-        await asyncio.Event().wait()
-
     async def steps(made, disk):
-        run_id = made.say(made.thread(), "long")
-        await made.until(lambda: made.runtime.turns != [])
-        await made.until(lambda: is_settled(made, run_id))
-        await disk.fail()
+        run_id = await fail_during_a_turn(made, disk)
         made.instance.cancel_run(made.ada, run_id)
         await told(made, UNWRITABLE)
         assert made.instance.run(run_id).run.state is RunState.CANCELLED
@@ -177,20 +184,14 @@ def test_a_run_that_is_cancelled_while_its_disk_fails_ends(tmp_path):
         assert is_settled(made, run_id, "run.ended")
         assert await store_of(made).open_entries() == []
 
-    in_trouble(tmp_path, steps, READ_ONLY, FakeRuntime(script))
+    in_trouble(tmp_path, steps, READ_ONLY, FakeRuntime(endless))
 
 
 def test_an_adapter_can_be_stopped_while_its_disk_fails(tmp_path):
     """It does not hang on a disk that nobody mends; the next one finds the run and ends it."""
 
-    async def script(_turn, _events):
-        await asyncio.Event().wait()
-
     async def steps(made, disk):
-        run_id = made.say(made.thread(), "long")
-        await made.until(lambda: made.runtime.turns != [])
-        await made.until(lambda: is_settled(made, run_id))
-        await disk.fail()
+        run_id = await fail_during_a_turn(made, disk)
         async with asyncio.timeout(10):
             await made.stop_adapter()
         await made.start_adapter()
@@ -198,7 +199,7 @@ def test_an_adapter_can_be_stopped_while_its_disk_fails(tmp_path):
         assert (view.run.state, view.run.reason) == (RunState.FAILED, "adapter_restarted")
         assert len(made.runtime.turns) == 1
 
-    in_trouble(tmp_path, steps, READ_ONLY, FakeRuntime(script))
+    in_trouble(tmp_path, steps, READ_ONLY, FakeRuntime(endless))
 
 
 # The file itself ----------------------------------------------------------------------------------
@@ -296,9 +297,6 @@ async def ask(made, **body):
 def test_an_operator_sees_and_ends_a_run_of_a_running_adapter(tmp_path):
     """A command leaves a file and has its answer within five seconds."""
 
-    async def script(_turn, _events):
-        await asyncio.Event().wait()
-
     async def steps(made):
         run_id = made.say(made.thread(), "long")
         await made.until(lambda: made.runtime.turns != [])
@@ -313,7 +311,7 @@ def test_an_operator_sees_and_ends_a_run_of_a_running_adapter(tmp_path):
         entry = await entry_of(made, events_of(made, run_id)[0].id)
         assert str(entry.state) == "done"
 
-    flow(tmp_path, steps, FakeRuntime(script))
+    flow(tmp_path, steps, FakeRuntime(endless))
 
 
 def test_the_status_of_an_adapter_that_ended_says_so(tmp_path):
