@@ -6,6 +6,7 @@ thread: what is looked at here Hermes changes on its own.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Any
 
 from . import hermes_control, hermes_credential, hermes_held, hermes_route
@@ -14,7 +15,7 @@ from .turn_facts import Payee
 from .wire_words import KeyType
 
 
-class AgentsAtWork:
+class AgentsAtWork(ABC):
     """Mix-in of the platform object.
 
     Attributes:
@@ -23,13 +24,13 @@ class AgentsAtWork:
 
     gateway_runner: Any
 
+    @abstractmethod
     def session_key(self, turn: TurnRequest) -> str:
         """Return Hermes' key of the turn's thread."""
-        raise NotImplementedError
 
+    @abstractmethod
     def turn_source(self, turn: TurnRequest) -> Any:
         """Return Hermes' source of the turn's message."""
-        raise NotImplementedError
 
     def agent(self, turn: TurnRequest) -> Any | None:
         """Return the agent at work on a turn, None before it exists."""
