@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -86,16 +86,16 @@ class Prover:
 
     async def _ask(self) -> Proof:
         credential, toolsets = await asyncio.gather(
-            _or(self._runtime.resolved_credential(), ResolvedCredential(None, KeyType.UNKNOWN)),
-            _or(self._runtime.loaded_toolsets(), None),
+            _or(self._runtime.resolved_credential, ResolvedCredential(None, KeyType.UNKNOWN)),
+            _or(self._runtime.loaded_toolsets, None),
         )
         return Proof(determine(credential), classify(toolsets))
 
 
-async def _or(asked: Awaitable[T], unproven: T) -> T:
+async def _or(ask: Callable[[], Awaitable[T]], unproven: T) -> T:
     """The answer, or what stands for none when the question breaks."""
     try:
-        return await asked
+        return await ask()
     except Exception as error:  # noqa: BLE001  # whatever broke in Hermes, nothing is proven then
         _log.error("Hermes could not be asked what the next turn may do: %s", describe(error))
         return unproven

@@ -342,9 +342,17 @@ class RunWork(OutboxEvents):
 
     def _beside(self, group: asyncio.TaskGroup, what: Coroutine[Any, Any, None]) -> None:
         """Run something beside the turn; it ends with the work, and its failure ends nothing else."""
-        task = group.create_task(self._guarded(what), name=f"bothy-beside-{self.run_id}")
+        guarded = self._guarded(what)
+        try:
+            task = group.create_task(guarded, name=f"bothy-beside-{self.run_id}")
+        except RuntimeError:  # the work is breaking off: what is stored is the next one's
+            guarded.close()
+            what.close()
+            return
         self._beside_tasks.add(task)
         task.add_done_callback(self._beside_tasks.discard)
+        # A task that is cancelled before its first step never comes to what it was to do.
+        task.add_done_callback(lambda _: what.close())
 
     async def _guarded(self, what: Coroutine[Any, Any, None]) -> None:
         try:
