@@ -1,8 +1,8 @@
 """One run's token: which one to present now, and when to ask for another.
 
 Layer: flows. A token is renewed just before a call when less than a third of its life is left, once
-for all callers that wait; a run that makes no calls renews nothing. Tokens live in memory only: after
-a restart the agent's own token buys the first one.
+for all callers that wait and no longer than one does; a run that makes no calls renews nothing. Tokens
+live in memory only: after a restart the agent's own token buys the first one.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ class RunToken(TokenSource):
         self._run_id = run_id
         self._token = first
         self._renewing: asyncio.Task[Secret] | None = None
+        self._waiters = 0
 
     @property
     def current(self) -> Secret | None:
@@ -70,13 +71,22 @@ class RunToken(TokenSource):
         return True
 
     async def _renew(self) -> Secret:
+        """Ask once for all who wait, and no longer than one does: a run that is over asks for nothing."""
         if self._renewing is None:
             self._renewing = asyncio.create_task(self._ask(), name="bothy-renew-token")
             self._renewing.add_done_callback(self._renewed)
-        return await asyncio.shield(self._renewing)
+        asking, self._waiters = self._renewing, self._waiters + 1
+        try:
+            return await asyncio.shield(asking)
+        finally:
+            self._waiters -= 1
+            if self._waiters == 0 and not asking.done():
+                asking.cancel()
+                self._renewing = None
 
     def _renewed(self, task: asyncio.Task[Secret]) -> None:
-        self._renewing = None
+        if self._renewing is task:
+            self._renewing = None
         if not task.cancelled() and task.exception() is None:
             self._token = task.result()
 

@@ -11,7 +11,7 @@ from bothy_hermes.errors import ProblemAnswer, RunEnded
 from bothy_hermes.jose import sign_compact
 from bothy_hermes.run_tokens import RunToken, life_left
 from bothy_hermes.secret import Secret
-from tests.fakes.clock import START, FakeClock
+from tests.fakes.clock import START, FakeClock, settle
 
 RUN = UUID("0192f4a0-7b1c-7000-8000-0000000000aa")
 KEY = ec.generate_private_key(ec.SECP256R1())
@@ -77,6 +77,63 @@ def test_a_token_with_little_life_left_is_renewed_with_itself():
 def test_waiting_callers_share_one_renewal():
     _, asked_with = use(token(), after=700, calls=25)
     assert len(asked_with) == 1
+
+
+def waiting_on_a_silent_server(steps):
+    """Run `steps(ask, server)`; `ask` makes a caller, nobody is answered before `server.answer` is set."""
+
+    async def run():
+        clock = FakeClock()
+        server = Server(clock)
+        server.answer, usual = asyncio.Event(), server.renew_run_token
+
+        async def slowly(run_id, auth=None):
+            await server.answer.wait()
+            return await usual(run_id, auth)
+
+        server.renew_run_token = slowly
+        source = RunToken(server, RUN, None)
+
+        async def ask():
+            asking = asyncio.ensure_future(source.token())
+            await settle()
+            return asking
+
+        await steps(ask, server)
+
+    asyncio.run(run())
+
+
+def renewals():
+    return [task for task in asyncio.all_tasks() if task.get_name() == "bothy-renew-token"]
+
+
+def test_a_renewal_ends_with_those_who_wait_for_it():
+    """A run that is over, or broke off, asks the server for nothing more; who comes later asks anew."""
+
+    async def steps(ask, server):
+        first, second = await ask(), await ask()
+        first.cancel()
+        await settle()
+        assert len(renewals()) == 1, "the other one still waits"
+        second.cancel()
+        third = await ask()
+        assert len(renewals()) == 1
+        server.answer.set()
+        assert life_left(await third, START) == 1.0
+        assert server.asked_with == [None]
+
+    waiting_on_a_silent_server(steps)
+
+
+def test_no_renewal_is_left_of_a_run_that_is_over():
+    async def steps(ask, server):
+        (await ask()).cancel()
+        await settle()
+        assert renewals() == []
+        assert server.asked_with == []
+
+    waiting_on_a_silent_server(steps)
 
 
 def test_an_expired_token_is_replaced_by_the_agents():
