@@ -61,8 +61,9 @@ could answer. A full disk is waited for elsewhere, not here."""
 DELIVERY_SECONDS = 60.0
 """How long a card may take to reach its people; Hermes' own patience is longer, a person's is not."""
 
-FINDING_SECONDS = 10.0
-"""How long a click waits for the card it was made on: it can come before our call was answered."""
+FINDING_SECONDS = DELIVERY_SECONDS
+"""How long a click waits for the card it was made on: it can come before our call was answered, and a call
+whose answer was lost is made again. A card that takes longer is withdrawn."""
 
 NOT_WAITING = "Nothing waits for this answer any more."
 NOT_YOURS = "This is none of the card's choices."
@@ -70,6 +71,7 @@ TAKEN_ALREADY = "This was answered already."
 NOT_BELIEVED = "This could not be verified. Please try again."
 UNCERTAIN = "The agent was restarted: whether this answer reached it is not known."
 REFUSED = "The answer was not used: the run may not go on."
+NOT_YET = "This card is still on its way. Please try again."
 
 
 @dataclass(slots=True)
@@ -79,10 +81,19 @@ class _Card:
     card_id: str
     prompt: Prompt
     status_line: str = field(repr=False)
+    max_content_bytes: int
+    """The limit with which it was built: what it offers depends on it, and the server's may change."""
     state: CardState = CardState.OPEN
     delivered: bool = False
     settled: asyncio.Event = field(default_factory=asyncio.Event)
     """Set once the wait on it was taken by the server, or never will be."""
+    over: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set once the server no longer waits on it, as far as this process can bring that about."""
+
+    @property
+    def on_its_way(self) -> bool:
+        """Whether the server may have it as a message that is not known here yet."""
+        return not self.delivered and not self.settled.is_set()
 
     def move(self, state: CardState) -> None:
         self.state = move_card(self.state, state)
@@ -132,8 +143,9 @@ class RunCards:
         Raises:
             StateError: The disk has not taken it in `SHOW_SECONDS`; Hermes must be told that nobody is asked.
         """
-        draft = build_card(prompt, max_content_bytes=self._limit())
-        card = _Card(str(self._services.clock.new_id()), prompt, draft.status_line)
+        limit = self._services.limits().max_content_bytes
+        draft = build_card(prompt, max_content_bytes=limit)
+        card = _Card(str(self._services.clock.new_id()), prompt, draft.status_line, limit)
         self._cards[card.card_id] = card
         message = CreateMessage(
             client_msg_id=card.card_id,
@@ -169,6 +181,7 @@ class RunCards:
         await asyncio.wait((putting,))
         if await self._services.store.card(card.card_id) is None:
             del self._cards[card.card_id]
+            card.over.set()
             return
         self._outbox.poke()
         await self._close(card)
@@ -183,11 +196,16 @@ class RunCards:
                 self._spawn(self._close(card))
 
     async def close_open(self) -> None:
-        """The turn is over: whatever still looks open has nobody behind it."""
+        """The turn is over: whatever still looks open has nobody behind it.
+
+        What is just being answered or closed is waited for: the server completes no run that waits.
+        """
         for card in list(self._cards.values()):
             if card.state is CardState.OPEN:
                 card.move(CardState.EXPIRED)
                 await self._close(card)
+            else:
+                await card.over.wait()
 
     # The server tells -----------------------------------------------------------------------------
 
@@ -207,6 +225,7 @@ class RunCards:
         if card is None:
             return
         card.settled.set()
+        self._spawn(self._tell())
         if card.state is CardState.OPEN:
             self._spawn(self._withdraw(card, f"the server refused it: {word}"))
 
@@ -214,16 +233,25 @@ class RunCards:
 
     async def interaction(self, used: Interaction, entry_id: UUID) -> None:
         """A person used a component; answered exactly once, whatever becomes of it."""
-        card = await self._card_of_message(used.message_id)
+        try:
+            card = await self._card_of_message(used.message_id)
+        except TimeoutError:
+            await self._respond(used.id, entry_id, failed(NOT_YET, reopen=True))
+            return
         if card is None or card.state is not CardState.OPEN:
             await self._respond(used.id, entry_id, failed(NOT_WAITING))
             return
-        answer = answer_of(card.prompt, used.custom_id, used.values, max_content_bytes=self._limit())
+        answer = answer_of(card.prompt, used.custom_id, used.values, max_content_bytes=card.max_content_bytes)
         if answer is None:
             await self._respond(used.id, entry_id, failed(NOT_YOURS, reopen=True))
             return
         if await self._services.store.claim(used.id, card.card_id, self._run.id) is not Claimed.NEW:
             await self._respond(used.id, entry_id, failed(TAKEN_ALREADY))
+            return
+        if card.state is not CardState.OPEN:
+            # While the disk took the claim, a text has answered the card, or Hermes has given it up.
+            given_up = card.state in (CardState.EXPIRED, CardState.CLOSED)
+            await self._respond(used.id, entry_id, failed(NOT_WAITING if given_up else TAKEN_ALREADY))
             return
         problem = await self._answer(card, answer, ResumeCause.INTERACTION)
         if problem is not None:
@@ -238,16 +266,27 @@ class RunCards:
         card = self._card_for_text()
         return card.prompt if card is not None else None
 
-    async def text(self, message_id: UUID, text: str) -> None:
-        """A person wrote instead of choosing: a question is answered, leave is not given."""
-        card = self._card_for_text()
-        if card is None:
+    async def text(self, prompt: Prompt, message_id: UUID, text: str) -> None:
+        """A person wrote instead of choosing: a question is answered, leave is not given.
+
+        Args:
+            prompt: What `for_text` told when the text came; one that was asked meanwhile takes no text that
+                was there before it.
+            message_id: The text's message.
+            text: The text.
+        """
+        card = next((one for one in self._cards.values() if one.prompt is prompt), None)
+        if card is None or not self._waits(card):
             return
         answer = answer_of_text(card.prompt, text)
         problem = await self._answer(card, answer, ResumeCause.FOLLOWUP, message_id)
-        if problem is None:
-            absorbed = followup_call(self._run.id, message_id, FollowupState.ABSORBED)
-            await self._outbox.put(absorbed, CardGone(card.card_id))
+        if problem is not None:
+            return
+        changes: list[Change] = [CardGone(card.card_id)]
+        if prompt.kind is PromptKind.CLARIFY:
+            # Where leave is refused the model hears no word of the text: it is still to be answered.
+            changes.append(followup_call(self._run.id, message_id, FollowupState.ABSORBED))
+        await self._outbox.put(*changes)
 
     def _card_for_text(self) -> _Card | None:
         waiting = [card for card in self._cards.values() if self._waits(card)]
@@ -263,8 +302,7 @@ class RunCards:
     ) -> str | None:
         """Resume the run and resolve the prompt; returns what to tell the person when that failed."""
         card.move(CardState.CLAIMED)
-        await card.settled.wait()
-        if not await self._wait.end(card.card_id, cause, followup):
+        if not await self._end_wait(card, cause, followup):
             card.move(CardState.CLOSED)
             await self._let_go(card)
             return REFUSED
@@ -285,10 +323,16 @@ class RunCards:
 
     async def _close(self, card: _Card) -> None:
         """Nobody waits behind the card: end its wait, so that nobody can use it."""
-        await card.settled.wait()
-        await self._wait.end(card.card_id, ResumeCause.PROMPT_EXPIRED)
+        await self._end_wait(card, ResumeCause.PROMPT_EXPIRED)
         self._show_wait()
         await self._services.store.record(CardGone(card.card_id))
+
+    async def _end_wait(self, card: _Card, cause: ResumeCause, followup: UUID | None = None) -> bool:
+        await card.settled.wait()
+        try:
+            return await self._wait.end(card.card_id, cause, followup)
+        finally:
+            card.over.set()
 
     def _show_wait(self) -> None:
         """The status line names the youngest card that still waits."""
@@ -303,13 +347,17 @@ class RunCards:
             await self._withdraw(card, "it could not be delivered")
 
     async def _withdraw(self, card: _Card, why: str) -> None:
+        if card.state is not CardState.OPEN:
+            return  # somebody has answered it meanwhile, or Hermes has given it up
         card.move(CardState.CLOSED)
         card.settled.set()
+        card.over.set()
         changes: list[Change] = [CardGone(card.card_id)]
         stored = await self._services.store.card(card.card_id)
         if stored is not None and stored.message_id is not None:
             changes.append(close_call(self._run.id, stored.message_id, CloseReason.EXPIRED))
         await self._outbox.put(*changes)
+        await self._tell()
         await self._services.runtime.answer_prompt(card.prompt, WITHDRAWN[card.prompt.kind])
         self._show_wait()
         self._box.note(f"A question of the agent was not shown ({why}).")
@@ -325,21 +373,22 @@ class RunCards:
     # Finding --------------------------------------------------------------------------------------
 
     async def _card_of_message(self, message_id: UUID) -> _Card | None:
-        """The card that the server holds as a message; waits while one of ours is on its way."""
+        """The card that the server holds as a message; waits while one of ours is on its way.
+
+        Raises:
+            TimeoutError: One still is.
+        """
         try:
             async with asyncio.timeout(FINDING_SECONDS), self._news:
                 while True:
                     stored = await self._services.store.card_of_message(message_id)
                     if stored is not None:
                         return self._cards.get(stored.card_id)
-                    if all(card.delivered for card in self._cards.values()):
+                    if not any(card.on_its_way for card in self._cards.values()):
                         return None
                     await self._news.wait()
-        except (TimeoutError, BothyError):
+        except BothyError:
             return None
-
-    def _limit(self) -> int:
-        return self._services.limits().max_content_bytes
 
     async def _tell(self) -> None:
         async with self._news:

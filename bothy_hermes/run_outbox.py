@@ -138,7 +138,7 @@ class RunOutbox:
             try:
                 return await run_calls.send(sending, call)
             except BothyError as error:
-                if not _can_be_mended(error):
+                if not can_be_mended(error):
                     raise
                 _log.error("run %s: %s waits: %s", self._run_id, call.operation, error)
             await self._clock.sleep(MEND_SECONDS)
@@ -167,7 +167,7 @@ class RunOutbox:
         return None
 
 
-def _can_be_mended(error: BothyError) -> bool:
+def can_be_mended(error: BothyError) -> bool:
     """Whether the call may succeed later as it is: a refused token refuses no call."""
     if isinstance(error, ProblemAnswer):
         return error.status == HTTPStatus.UNAUTHORIZED

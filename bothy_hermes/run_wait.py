@@ -14,6 +14,7 @@ from uuid import UUID
 from .bothy_credentials import TokenSource
 from .defaults import LOGGER_NAME
 from .errors import BothyError, ProblemAnswer, RunEnded
+from .run_outbox import MEND_SECONDS, can_be_mended
 from .run_stages import START_REFUSALS
 from .services import Services
 from .wire import ResumeRun, Run
@@ -48,11 +49,19 @@ class RunWait:
     async def end(self, card_id: str, cause: ResumeCause, followup: UUID | None = None) -> bool:
         """End the wait on a card; returns whether the run may go on.
 
+        A call that only an operator can help along is made again, with the evidence of that moment.
+
         Args:
             card_id: The card's `client_msg_id`; one that people never had is nobody's to wait on.
             cause: Why the wait is over.
             followup: The message that answered the card, when one did.
         """
+        while (ended := await self._try(card_id, cause, followup)) is None:
+            await self._services.clock.sleep(MEND_SECONDS)
+        return ended
+
+    async def _try(self, card_id: str, cause: ResumeCause, followup: UUID | None) -> bool | None:
+        """Do it once; None when it may succeed later as it is."""
         stored = await self._services.store.card(card_id)
         if stored is None or stored.message_id is None:
             return False
@@ -72,13 +81,15 @@ class RunWait:
         )
         return await self._resume(body)
 
-    async def _resume(self, body: ResumeRun) -> bool:
+    async def _resume(self, body: ResumeRun) -> bool | None:
         try:
             await self._services.api.resume_run(self._run.id, self._token, body)
         except RunEnded:
             self.over = True
         except BothyError as error:
             _log.warning("run %s: a card's wait was not ended: %s", self._run.id, error)
+            if can_be_mended(error):
+                return None
             reason = START_REFUSALS.get(error.code) if isinstance(error, ProblemAnswer) else None
             if reason is not None:
                 self._stop(reason)

@@ -79,6 +79,7 @@ class RunWork(OutboxEvents):
         self._stage = Stage.ACCEPTED
         self._decided: End | None = None
         self._deciding = asyncio.Event()
+        self._texts = asyncio.Lock()
         self._live: _Live | None = None
         self._turn = RunTurn(services.runtime, self.run_id)
         self._beside_tasks: set[asyncio.Task[None]] = set()
@@ -139,21 +140,30 @@ class RunWork(OutboxEvents):
         self._outbox.poke()
 
     async def followup(self, event: FollowupEvent) -> None:
-        """A person wrote while the run works: into the turn where it is certain to be taken."""
+        """A person wrote while the run works: into the turn where it is certain to be taken.
+
+        One text after the other, in the order in which people wrote them.
+        """
+        async with self._texts:
+            await self._take_text(event)
+
+    async def _take_text(self, event: FollowupEvent) -> None:
         live = self._live
         if live is None or self._stage is not Stage.TURN:
             return  # the server opens the next run from it
         steers = self._services.runtime.busy_mode is BusyMode.STEER
-        if not steers and live.cards.for_text() is None:
+        # What was written before the run waited answers nothing that was asked since.
+        may_answer = event.run_state is RunState.WAITING_INPUT
+        if not steers and not (may_answer and live.cards.for_text()):
             return
         text = await live.followups.text_of(event.message_id)
         if text is None:
             return
-        asked = live.cards.for_text()
+        asked = live.cards.for_text() if may_answer else None
         if steers and (asked is None or asked.kind is not PromptKind.CLARIFY):
             await live.followups.hand_in(event.message_id, text)
         if asked is not None:
-            await live.cards.text(event.message_id, text)
+            await live.cards.text(asked, event.message_id, text)
 
     async def interaction(self, used: Interaction, entry_id: UUID) -> None:
         """A person used a card of the run."""

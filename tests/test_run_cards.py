@@ -1,6 +1,7 @@
 """One run's cards without a server: what is stored, what Hermes hears, what people could still use."""
 
 import asyncio
+import dataclasses
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from uuid import UUID
@@ -11,10 +12,10 @@ from bothy_hermes.actual_mode import determine
 from bothy_hermes.errors import ProblemAnswer, RunEnded, StateError, WireError
 from bothy_hermes.live_box import LiveBox
 from bothy_hermes.proof import Proof
-from bothy_hermes.run_cards import DELIVERY_SECONDS, NOT_WAITING, SHOW_SECONDS, RunCards
+from bothy_hermes.run_cards import DELIVERY_SECONDS, NOT_WAITING, SHOW_SECONDS, TAKEN_ALREADY, RunCards
 from bothy_hermes.run_outbox import RunOutbox
 from bothy_hermes.runtime import Prompt, PromptEnd, PromptKind, ResolvedCredential
-from bothy_hermes.store import OutboxCall, Store
+from bothy_hermes.store import CardGone, OutboxCall, Store
 from bothy_hermes.wire_words import BillingMode, KeyType, ToolClass
 from tests.fakes.clock import FakeClock
 from tests.fakes.runtime import FakeRuntime
@@ -80,6 +81,7 @@ class Ground:
         )
         run = SimpleNamespace(id=RUN, billing_mode=BillingMode.ORGANIZATION, tool_class=ToolClass.HOST)
         self.outbox = RunOutbox(server, store, RUN, None, entry_id=None, events=self, clock=clock.clock)
+        self.usual_put = self.outbox.put
         self.box = LiveBox(clock.clock.now, lambda: "s")
         self.cards = RunCards(
             services,
@@ -213,7 +215,7 @@ def test_a_card_that_somebody_answers_in_its_last_moment_is_shown(tmp_path):
         await until(lambda: "awaitRunInput" in ground.server.taken)
         ground.outbox.put, asked = put, ground.runtime.waiting["c1"]
         await until(lambda: ground.cards.for_text() is not None)
-        await ground.cards.text(UUID(int=7), "blue")
+        await ground.cards.text(QUESTION, UUID(int=7), "blue")
         assert asked.result() == "blue"
         await ground.clock.advance(SHOW_SECONDS)
         await asyncio.wait_for(showing, 5)
@@ -252,7 +254,7 @@ def test_an_answer_that_cannot_be_used_leaves_hermes_waiting_for_nobody(tmp_path
         future = ground.runtime.waiting["c1"]
         await until(lambda: "awaitRunInput" in ground.server.taken)
         await until(lambda: ground.cards.for_text() is not None)
-        await ground.cards.text(UUID(int=7), "blue")
+        await ground.cards.text(QUESTION, UUID(int=7), "blue")
         assert ([future.result()] if future.done() else []) == heard
         assert ground.ended == ended
         assert ground.cards.for_text() is None
@@ -319,6 +321,149 @@ def test_decision_9_a_click_on_a_card_whose_prompt_is_gone_is_told_so(tmp_path):
         assert not ground.runtime.waiting["c1"].done()
 
     scenario(tmp_path, steps, silent={"resumeRun prompt_expired"})
+
+
+def click(stored, custom_id="cl:c1:0"):
+    return SimpleNamespace(id=CLICK, message_id=stored.message_id, custom_id=custom_id, values=())
+
+
+async def shown(ground, prompt):
+    """Show a prompt and wait until its people can answer it; returns the stored card."""
+    card = await ground.wait(prompt)
+    await until(lambda: all(one.settled.is_set() for one in ground.cards._cards.values()))
+    return await ground.store.card(str(card))
+
+
+def responses(ground):
+    """What people are told from now on, as it is stored."""
+    said, usual = [], ground.usual_put
+
+    async def put(*changes):
+        said.extend(one.body for one in changes if isinstance(one, OutboxCall) and "status" in one.body)
+        await usual(*(one for one in changes if isinstance(one, CardGone)))
+
+    ground.outbox.put = put
+    return said
+
+
+@pytest.mark.parametrize(("first", "told"), [("expiry", NOT_WAITING), ("text", TAKEN_ALREADY)])
+def test_decision_9_what_comes_first_while_a_click_is_claimed_leaves_the_click_with_words(
+    tmp_path, first, told
+):
+    """A prompt can end meanwhile, or a text answer it: nothing is answered twice."""
+
+    async def steps(ground):
+        stored = await shown(ground, QUESTION)
+        asked, said, claim = ground.runtime.waiting["c1"], responses(ground), ground.store.claim
+
+        async def slowly(*claimed):
+            found = await claim(*claimed)
+            if first == "expiry":
+                ground.cards.over(QUESTION, PromptEnd.EXPIRED)
+            else:
+                await ground.cards.text(QUESTION, UUID(int=7), "blue")
+            return found
+
+        ground.store.claim = slowly
+        await ground.cards.interaction(click(stored), UUID(int=9))
+        assert [(body["status"], body["text"]) for body in said if "text" in body] == [("failed", told)]
+        assert (asked.result() if asked.done() else None) == (None if first == "expiry" else "blue")
+
+    scenario(tmp_path, steps)
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_a_click_on_a_card_whose_post_is_not_confirmed_uses_nothing_up(tmp_path, monkeypatch, late):
+    """The answer to our call is lost, its people see the card: a click waits for it, or is given back."""
+    monkeypatch.setattr("bothy_hermes.run_cards.FINDING_SECONDS", 0.05 if late else 5)
+
+    async def steps(ground):
+        confirmed, usual = asyncio.Event(), ground.server.create_message
+
+        async def slowly(*call):
+            await confirmed.wait()
+            return await usual(*call)
+
+        ground.server.create_message = slowly
+        await ground.wait(QUESTION)
+        asked = ground.runtime.waiting["c1"]
+        said = responses(ground)
+        pressed = SimpleNamespace(message_id=UUID(int=1))
+        using = asyncio.ensure_future(ground.cards.interaction(click(pressed), UUID(int=9)))
+        if late:
+            await using
+            confirmed.set()
+            assert [(body["status"], body["reopen"]) for body in said] == [("failed", True)]
+            assert not asked.done()
+        else:
+            await asyncio.sleep(0.01)
+            confirmed.set()
+            await using
+            assert asked.result() == "red"
+            assert [body["status"] for body in said] == ["acknowledged"]
+
+    scenario(tmp_path, steps)
+
+
+def test_a_card_offers_to_the_end_what_it_showed(tmp_path):
+    """The server's limit may shrink meanwhile: the command was shown in full, so it can be allowed."""
+    long_one = dataclasses.replace(APPROVAL, command="c" * 3000)
+
+    async def steps(ground):
+        stored = await shown(ground, long_one)
+        ground.cards._services.limits = lambda: SimpleNamespace(max_content_bytes=2000)
+        asked, _ = ground.runtime.waiting["a1"], responses(ground)
+        await ground.cards.interaction(click(stored, "appr:a1:once"), UUID(int=9))
+        assert asked.result() == "once"
+
+    scenario(tmp_path, steps)
+
+
+@pytest.mark.parametrize("by", ["expiry", "click"])
+def test_a_completed_run_waits_for_a_card_that_is_just_being_ended(tmp_path, by):
+    """Its end would overtake that call, and the server completes no run that waits."""
+
+    async def steps(ground):
+        stored = await shown(ground, QUESTION)
+        resumed = asyncio.Event()
+
+        async def slowly(_run_id, _auth, body):
+            await resumed.wait()
+            ground.server.taken.append(f"resumeRun {body.cause}")
+
+        ground.server.resume_run = slowly
+        responses(ground)
+        if by == "expiry":
+            ground.cards.over(QUESTION, PromptEnd.EXPIRED)
+        else:
+            using = asyncio.ensure_future(ground.cards.interaction(click(stored), UUID(int=9)))
+            ground.tasks.append(using)
+            await until(lambda: ground.cards.for_text() is None)
+        closing = asyncio.ensure_future(ground.cards.close_open())
+        await asyncio.sleep(0.02)
+        assert not closing.done()
+        resumed.set()
+        await asyncio.wait_for(closing, 5)
+        assert ground.server.taken[-1].startswith("resumeRun")
+
+    scenario(tmp_path, steps)
+
+
+def test_a_text_answers_what_was_asked_when_it_came(tmp_path):
+    """Its card is answered by a click meanwhile, and another question is asked: the text is none of it."""
+
+    async def steps(ground):
+        stored = await shown(ground, QUESTION)
+        asked, _ = ground.cards.for_text(), responses(ground)
+        await ground.cards.interaction(click(stored), UUID(int=9))
+        ground.outbox.put = ground.usual_put
+        await shown(ground, LATER_QUESTION)
+        later = ground.runtime.waiting["c2"]
+        await ground.cards.text(asked, UUID(int=7), "large")
+        assert not later.done()
+        assert ground.cards.for_text() is LATER_QUESTION
+
+    scenario(tmp_path, steps)
 
 
 def test_a_text_means_the_only_card_or_the_oldest_question(tmp_path):

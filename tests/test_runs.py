@@ -1,8 +1,10 @@
 """One run from its acceptance to its end, whatever comes between."""
 
 import asyncio
+import dataclasses
 import gc
 import logging
+from uuid import UUID
 
 import pytest
 
@@ -12,7 +14,16 @@ from bothy_hermes.handler import Handler
 from bothy_hermes.recovery import Recovery
 from bothy_hermes.run_stages import TURN_ENDS, Stage
 from bothy_hermes.runs import FRESH_SECONDS, RunWork
-from bothy_hermes.runtime import BusyMode, ResolvedCredential, ToolEnd, TurnEnd, TurnOutcome, Usage
+from bothy_hermes.runtime import (
+    BusyMode,
+    Prompt,
+    PromptKind,
+    ResolvedCredential,
+    ToolEnd,
+    TurnEnd,
+    TurnOutcome,
+    Usage,
+)
 from bothy_hermes.store import EntryState
 from bothy_hermes.wire_events import FollowupEvent, HelloSettings, RunList
 from bothy_hermes.wire_words import KeyType, Outcome, Reason, RunState
@@ -33,6 +44,9 @@ from tests.fakes.runtime import FakeRuntime, echo
 
 SLOW = HelloSettings(run_update_min_interval_ms=60_000, max_content_bytes=262_144, costs_enabled=True)
 """A server that wants patches once a minute."""
+
+OTHER = UUID("0192f4a0-7b1c-7000-8000-0000000000f9")
+"""A message that came before `MESSAGE`."""
 
 INTERRUPTED = (Outcome.FAILED, Reason.INTERRUPTED)
 
@@ -581,6 +595,58 @@ def test_a_text_is_handed_in_only_where_hermes_takes_it_into_the_turn(tmp_path, 
 
     working(tmp_path, steps, waiting, before=before)
     assert len(texts) == taken
+
+
+def test_texts_are_handed_in_in_the_order_in_which_they_were_written(tmp_path):
+    """Each is read by a request of its own, and the answer to the first may be the slower one."""
+    taken = []
+
+    def before(made):
+        async def steer(_run_id, _text, message_id):
+            taken.append(message_id)
+            return True
+
+        async def slowly():
+            for _ in range(50):
+                await asyncio.sleep(0)
+
+        made.runtime.on_steer, made.runtime.busy_mode = steer, BusyMode.STEER
+        made.api.context = context(trigger("one", id=OTHER), trigger("two", id=MESSAGE))
+        made.api.on["get_run_context"] = [None, lambda _run_id: slowly()]
+
+    async def steps(made, work):
+        await in_turn(made)
+        first = dataclasses.replace(followup(), message_id=OTHER)
+        await asyncio.gather(work.followup(first), work.followup(followup()))
+        work.end_early(*INTERRUPTED)
+
+    working(tmp_path, steps, waiting, before=before)
+    assert taken == [OTHER, MESSAGE]
+
+
+@pytest.mark.parametrize(
+    ("state", "answer"), [(RunState.RUNNING, None), (RunState.WAITING_INPUT, "What now?")]
+)
+def test_decision_8_what_was_written_before_a_question_is_no_answer_to_it(tmp_path, state, answer):
+    """It was on its way when the card came: nobody had read the question."""
+    asked = Prompt(PromptKind.CLARIFY, "c1", "k", "Which one?")
+
+    async def script(_turn, events):
+        script.future = script.runtime.waiting["c1"] = asyncio.get_running_loop().create_future()
+        await events.on_card(asked)
+        await asyncio.get_running_loop().create_future()
+
+    def before(made):
+        script.runtime = made.runtime
+
+    async def steps(made, work):
+        await in_turn(made)
+        await made.until(work._live.cards.for_text)
+        await work.followup(dataclasses.replace(followup(), run_state=state))
+        assert (script.future.result() if script.future.done() else None) == answer
+        work.end_early(*INTERRUPTED)
+
+    working(tmp_path, steps, script, before=before)
 
 
 def test_a_text_before_the_turn_stays_at_the_server(tmp_path):

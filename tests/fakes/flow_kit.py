@@ -218,6 +218,12 @@ class FakeApi:
         }
         return found or parse(Message, value)
 
+    async def await_run_input(self, run_id, _auth, body):
+        return await self._call("await_run_input", run_id, body) or self.view(run_id)
+
+    async def resume_run(self, run_id, _auth, body):
+        return await self._call("resume_run", run_id, body) or self.view(run_id)
+
     async def finish_run(self, run_id, _auth, body):
         found = await self._call("finish_run", run_id, body)
         if self.runs.get(run_id, RunState.QUEUED).ended and str(self.runs[run_id]) != str(body.outcome):

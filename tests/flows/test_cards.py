@@ -206,6 +206,28 @@ def test_decision_8_a_text_is_no_approval(tmp_path):
     flow(tmp_path, steps, script)
 
 
+def test_decision_8_a_text_that_only_refuses_leave_is_still_to_be_answered(tmp_path):
+    """The model hears that the command was denied and no word of why: the text opens the next run."""
+    asks = asking(APPROVAL)
+
+    async def script(turn, events):
+        await (asks if turn.user_text == "ask me" else echo)(turn, events)
+
+    async def steps(made):
+        asks.runtime = made.runtime
+        thread, run_id = start(made, script)
+        await cards_of(made, thread)
+        made.say(thread, "no, clean the cache only")
+        await made.ended(run_id)
+        assert ("answer", "deny") in made.texts(thread, run_id)
+        await made.until(lambda: len(made.instance.runs(thread)) == 2)
+        (second,) = {view.run.id for view in made.instance.runs(thread)} - {run_id}
+        await made.ended(second)
+        assert made.texts(thread, second) == [("answer", "You said: no, clean the cache only")]
+
+    flow(tmp_path, steps, script)
+
+
 def test_decision_9_a_changed_mode_stops_the_run_at_the_click(tmp_path):
     """Money is proven again before the turn goes on; the click is not used."""
     script = asking(CLARIFY)
