@@ -95,6 +95,7 @@ class GatewayPlace:
 
         HOME keeps other tools' logins away, the managed directory an administrator's settings, the
         lock directory the person's own gateway, and the start limit is meant for crash loops.
+        Hermes installs nothing beside itself, whatever its configuration says.
         """
         return {
             "PATH": f"{hermes.parent}:{SYSTEM_PATH}",
@@ -105,6 +106,7 @@ class GatewayPlace:
             "HERMES_MANAGED_DIR": str(self.root / "managed"),
             "HERMES_GATEWAY_LOCK_DIR": str(self.root / "locks"),
             "HERMES_GATEWAY_MAX_STARTS": "0",
+            "HERMES_DISABLE_LAZY_INSTALLS": "1",
         }
 
 

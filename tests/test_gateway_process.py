@@ -87,6 +87,7 @@ def test_decision_14_the_environment_is_built_from_nothing(place, hermes, gatewa
         "HERMES_MANAGED_DIR",
         "HERMES_GATEWAY_LOCK_DIR",
         "HERMES_GATEWAY_MAX_STARTS",
+        "HERMES_DISABLE_LAZY_INSTALLS",
     }
 
 

@@ -71,6 +71,7 @@ class Profile:
             "HOME": str(self.user),
             "HERMES_HOME": str(self.home),
             "HERMES_MANAGED_DIR": str(self.root / "managed"),
+            "HERMES_DISABLE_LAZY_INSTALLS": "1",
             "PYTHONPATH": str(ROOT),
         }
         done = subprocess.run(

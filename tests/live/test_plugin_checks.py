@@ -23,6 +23,7 @@ def plugins(hermes_installed, tmp_path_factory):
         "HOME": str(root / "user"),
         "HERMES_HOME": str(root / "home"),
         "HERMES_MANAGED_DIR": str(root / "managed"),
+        "HERMES_DISABLE_LAZY_INSTALLS": "1",
     }
 
     def run(*arguments):
