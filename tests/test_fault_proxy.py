@@ -33,7 +33,7 @@ def server(tmp_path, proxy):
 
 @pytest.fixture
 def client(proxy):
-    connection = http.client.HTTPConnection(urlsplit(proxy.url).netloc, timeout=2)
+    connection = http.client.HTTPConnection(urlsplit(proxy.url).netloc, timeout=20)
     with contextlib.closing(connection):
         yield connection
 
@@ -201,7 +201,7 @@ def test_a_garbled_frame_is_a_whole_frame_of_half_a_text(server, proxy):
     proxy.on_frame("event", faults.garbled())
     with FakeAgent(server) as agent:
         say(server)
-        text = agent._socket.recv(timeout=2)
+        text = agent._socket.recv(timeout=20)
         assert text.startswith("{")
         with pytest.raises(ValueError, match=r"Unterminated|Expecting"):
             json.loads(text)
@@ -213,7 +213,7 @@ def test_a_torn_connection_brings_nothing(server, proxy, fault):
     with FakeAgent(server) as agent:
         say(server)
         with pytest.raises((ConnectionClosed, ConnectionError)):
-            agent._socket.recv(timeout=2)
+            agent._socket.recv(timeout=20)
 
 
 def test_a_frame_can_come_before_the_connection_tears(server, proxy):
@@ -222,7 +222,7 @@ def test_a_frame_can_come_before_the_connection_tears(server, proxy):
         say(server)
         assert agent._receive()["op"] == "event"
         with pytest.raises((ConnectionClosed, ConnectionError)):
-            agent._socket.recv(timeout=2)
+            agent._socket.recv(timeout=20)
 
 
 def test_a_silence_ends_nothing_and_lets_nothing_through(server, proxy, client):
@@ -242,7 +242,7 @@ def test_a_silence_ends_nothing_and_lets_nothing_through(server, proxy, client):
         assert get(client, server)[0] == 200
         proxy.tear()
         with pytest.raises((ConnectionClosed, ConnectionError)):
-            agent._socket.recv(timeout=2)
+            agent._socket.recv(timeout=20)
 
 
 def test_a_server_that_is_not_there_is_a_reset(proxy, client, server):

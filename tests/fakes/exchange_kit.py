@@ -25,12 +25,12 @@ class Client:
         factory = ConnectionFactory(url, **({"ca_file": None, "proxy": None} | options))
         self.pool = ConnectionPool(factory, self.fake.clock.monotonic, 2)
 
-    def exchange(self, path="/", timeout=2.0, **request):
+    def exchange(self, path="/", timeout=20.0, **request):
         """Prepare an exchange."""
         options = {"operation": "op", "method": "GET", "target": path, "headers": {}} | request
         return Exchange(Request(**options), path, self.pool, timeout)
 
-    def ask(self, path="/", timeout=2.0, **request):
+    def ask(self, path="/", timeout=20.0, **request):
         """Do an exchange and return its answer."""
         return self.exchange(path, timeout, **request).run()
 
@@ -39,7 +39,7 @@ class Client:
         ((connection, _),) = self.pool._idle
         assert select.select([connection.sock], [], [], 2)[0]
 
-    def fails(self, path="/", timeout=2.0, **request):
+    def fails(self, path="/", timeout=20.0, **request):
         """Do an exchange that fails; returns the cause and whether it was sent."""
         with pytest.raises(TransportError) as caught:
             self.ask(path, timeout, **request)
