@@ -439,7 +439,7 @@ def test_what_does_not_reach_the_server_in_time_is_stored_for_the_next(tmp_path)
         made.api.on["finish_run"] = [lambda *_args: asyncio.Event().wait()]
         await begin(made, handler)
         await made.until(lambda: made.runtime.turns)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             await handler.close(0.2)
         assert [stored.call.operation for stored in await made.store.calls()] == ["finishRun"]
         assert await made.state_of() is EntryState.FINISHING
@@ -457,7 +457,7 @@ def test_a_turn_that_hears_no_interrupt_is_given_up(tmp_path):
         made.runtime.interrupt = deaf
         await begin(made, handler)
         await made.until(lambda: made.runtime.turns)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             await handler.close(0.1)
         assert await made.state_of() is EntryState.STARTING
         assert not handler.knows(RUN)

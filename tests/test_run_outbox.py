@@ -245,7 +245,7 @@ def test_what_refuses_no_call_loses_none(tmp_path, trouble):
         outbox = RunOutbox(server, store, RUN, None, clock=fake.clock, entry_id=EVENT)
         await outbox.put(message_call(RUN, message("kept")), finish_call(RUN, finished()))
         sending = asyncio.ensure_future(outbox.run())
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             while not fake.sleepers:  # noqa: ASYNC110  # the disk is a thread of its own
                 await asyncio.sleep(0.001)
         assert server.taken == []

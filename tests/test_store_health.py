@@ -179,7 +179,7 @@ def with_clock(tmp_path, steps):
 
 async def real_pause(condition):
     """Let the writer's thread work until something is so."""
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         while not condition():  # noqa: ASYNC110  # the writer is a thread of its own
             await asyncio.sleep(0.002)
 

@@ -13,7 +13,7 @@ EVIDENCE = {
     "billing_evidence": {"provider": "anthropic", "key_type": "api_key", "method": "resolved_credentials"},
     "tool_class": "host",
 }
-SECONDS = 10
+SECONDS = 20
 
 
 class FakeAgent:

@@ -11,7 +11,7 @@ from bothy_hermes.clock import Clock
 
 START = datetime(2026, 11, 30, 12, 0, 0, tzinfo=UTC)
 
-REAL_PATIENCE = 5.0
+REAL_PATIENCE = 20.0
 """Real seconds after which `drive` gives up on work that neither sleeps nor ends."""
 
 

@@ -6,7 +6,7 @@ from contextlib import closing
 from urllib.parse import urlsplit
 from uuid import uuid4
 
-SECONDS = 10
+SECONDS = 20
 
 
 class PersonClient:

@@ -192,7 +192,7 @@ def test_an_adapter_can_be_stopped_while_its_disk_fails(tmp_path):
 
     async def steps(made, disk):
         run_id = await fail_during_a_turn(made, disk)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(20):
             await made.stop_adapter()
         await made.start_adapter()
         view = await made.ended(run_id)
