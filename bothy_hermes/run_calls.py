@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, replace
+from http import HTTPStatus
 from uuid import UUID
 
 from .bothy_api import BothyApi
@@ -24,6 +25,7 @@ from .wire import (
     FinishRun,
     Followup,
     InteractionResponse,
+    Metrics,
     ReportAgentSession,
     SetThreadTitle,
     UpdateMessage,
@@ -43,6 +45,14 @@ from .wire_words import CloseReason, FollowupState, MessageKind, Outcome, Proble
 
 CARD_KEY = "card_id"
 """The member of a stored call's body that names the card whose message only the server can name."""
+
+NO_NUMBERS = "no_numbers"
+"""The word for an end whose numbers cannot travel, beside the server's own words."""
+
+NO_NUMBERS_STATUSES = frozenset(
+    {HTTPStatus.BAD_REQUEST, HTTPStatus.REQUEST_ENTITY_TOO_LARGE, HTTPStatus.UNPROCESSABLE_ENTITY}
+)
+"""Refusals of an end that only its numbers can be the reason of."""
 
 MESSAGE_KEY = "client_msg_id"
 """The member of a stored call's body that names a message of ours."""
@@ -267,33 +277,52 @@ async def _send_title(sending: Sending, call: OutboxCall) -> Sequence[Change]:
 
 
 async def _send_finish(sending: Sending, call: OutboxCall) -> Sequence[Change]:
-    end = parse(FinishRun, call.body)
+    end = _stored_end(call)
     if sending.lost_messages and end.outcome is Outcome.COMPLETED:
         # A message of the run never reached its people: that is no completed run.
         end = replace(end, outcome=Outcome.FAILED, reason=Reason.ADAPTER_ERROR)
+    refusals: set[str] = set()
+    while True:
+        try:
+            await sending.api.finish_run(call.run_id, sending.token, end)
+        except (ProblemAnswer, WireError) as error:
+            word = (error.code or "") if isinstance(error, ProblemAnswer) else NO_NUMBERS
+            if word in refusals:
+                raise
+            refusals.add(word)
+            end = await _other_end(sending, call, end, error)
+        else:
+            return tuple(CardGone(card.card_id) for card in await sending.store.cards(call.run_id))
+
+
+def _stored_end(call: OutboxCall) -> FinishRun:
+    """The end as it was stored; without its numbers when one of them cannot travel."""
     try:
-        await sending.api.finish_run(call.run_id, sending.token, end)
-    except ProblemAnswer as problem:
-        other = await _other_end(sending, call, end, problem)
-        await sending.api.finish_run(call.run_id, sending.token, other)
-    return tuple(CardGone(card.card_id) for card in await sending.store.cards(call.run_id))
+        return parse(FinishRun, call.body)
+    except WireError:
+        return parse(FinishRun, {**call.body, "metrics": {}, "costs": None})
 
 
-async def _other_end(sending: Sending, call: OutboxCall, end: FinishRun, problem: ProblemAnswer) -> FinishRun:
+async def _other_end(
+    sending: Sending, call: OutboxCall, end: FinishRun, error: ProblemAnswer | WireError
+) -> FinishRun:
     """The end that the server takes instead of one it refused.
 
     Raises:
         ProblemAnswer: There is none.
     """
-    if problem.code == ProblemCode.CARD_OPEN:
+    if isinstance(error, WireError) or error.status in NO_NUMBERS_STATUSES:
+        # What a turn took is no reason for a run without an end.
+        return replace(end, metrics=Metrics(), costs=None)
+    if error.code == ProblemCode.CARD_OPEN:
         # A card of a process that is gone: nobody can answer it, and the end of the run closes it.
         return replace(end, outcome=Outcome.FAILED, reason=Reason.ADAPTER_RESTARTED)
-    if problem.code != ProblemCode.RUN_ENDED:
-        raise problem
+    if error.code != ProblemCode.RUN_ENDED:
+        raise error
     # The server ended it first; metrics and costs are still taken, with its own outcome.
     state = (await sending.api.get_run(call.run_id)).run.state
     if not state.ended or state.value == end.outcome.value:
-        raise problem
+        raise error
     outcome = Outcome(state.value)
     return replace(end, outcome=outcome, reason=Reason.INTERRUPTED if outcome is Outcome.FAILED else None)
 

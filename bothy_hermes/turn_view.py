@@ -16,6 +16,7 @@ from uuid import UUID
 from .defaults import LOGGER_NAME
 from .live_box import LiveBox
 from .message_split import split_message
+from .plain_text import one_line
 from .run_calls import message_call, update_call
 from .run_cards import RunCards
 from .run_followups import RunFollowups
@@ -24,7 +25,7 @@ from .run_patches import Patcher
 from .runtime import Prompt, PromptEnd, ToolEnd, TurnEnd, TurnEvents, TurnOutcome, Usage
 from .services import Services
 from .store import OutboxCall
-from .wire import Cost, CreateMessage, Metrics, Part
+from .wire import MAX_WHOLE_NUMBER, Cost, CreateMessage, Metrics, Part
 from .wire_events import Invocation
 from .wire_words import MessageKind, MessageRole, Reason
 
@@ -46,9 +47,16 @@ DEFAULT_CURRENCY = "USD"
 """Hermes prices models in this currency and states none with a request's usage."""
 
 
+NAME_CHARS = 200
+"""Characters of a provider's or a model's name in the costs: a model's is told by whoever answers."""
+
+
 @dataclass(slots=True)
 class _Sum:
-    """Token counts and amount of one provider, model and currency; None until one is known."""
+    """Token counts and amount of one provider, model and currency; None until one is known.
+
+    What cannot be a number of something is not known.
+    """
 
     tokens_in: int | None = None
     tokens_out: int | None = None
@@ -59,7 +67,7 @@ class _Sum:
     def add(self, usage: Usage | _Sum) -> None:
         for name in ("tokens_in", "tokens_out", "tokens_cache_read", "tokens_cache_write", "amount_micros"):
             more = getattr(usage, name)
-            if more is not None:
+            if more is not None and 0 <= more <= MAX_WHOLE_NUMBER:
                 setattr(self, name, (getattr(self, name) or 0) + more)
 
 
@@ -177,7 +185,8 @@ class TurnView(TurnEvents):
     def on_usage(self, usage: Usage) -> None:
         """Summed by provider, model and currency."""
         self._requests += 1
-        key = (usage.provider, usage.model, usage.currency or DEFAULT_CURRENCY)
+        provider, model = one_line(usage.provider, NAME_CHARS), one_line(usage.model, NAME_CHARS)
+        key = (provider, model, usage.currency or DEFAULT_CURRENCY)
         self._costs.setdefault(key, _Sum()).add(usage)
 
     def on_session(self, session_id: str) -> None:

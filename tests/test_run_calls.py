@@ -1,6 +1,7 @@
 """What a run may still owe: how each call is stored, how it is made, what its answer means."""
 
 import asyncio
+import dataclasses
 from types import SimpleNamespace
 from uuid import UUID
 
@@ -308,6 +309,51 @@ def test_an_end_that_the_server_had_first_is_said_again(tmp_path, state, second)
     """So that what the turn cost is booked all the same."""
     asked, _ = finishing(tmp_path, RunEnded("finishRun", 409, "run_ended"), state=state)
     assert asked == [("completed", None), second]
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        WireError("", "has 2000000 bytes, allowed are 1048576"),
+        ProblemAnswer("finishRun", 422, "validation_failed"),
+        ProblemAnswer("finishRun", 413, "content_too_long"),
+        ProblemAnswer("finishRun", 400, "validation_failed"),
+    ],
+    ids=["too long", "invalid", "refused as too long", "not read"],
+)
+def test_numbers_that_cannot_be_told_do_not_keep_a_run_from_its_end(tmp_path, refusal):
+    """It would hold its thread for ever."""
+    asked, changes = finishing(tmp_path, refusal)
+    assert asked == [("completed", None), ("completed", None)]
+    assert changes == (CardGone(CARD),)
+
+
+def test_an_end_without_numbers_meets_an_open_card_as_well(tmp_path):
+    asked, _ = finishing(
+        tmp_path,
+        ProblemAnswer("finishRun", 422, "validation_failed"),
+        ProblemAnswer("finishRun", 409, "card_open"),
+    )
+    assert asked[2:] == [("failed", "adapter_restarted")]
+
+
+def test_a_stored_end_whose_numbers_are_none_is_an_end(tmp_path):
+    stored = finish_call(RUN, end("failed", "interrupted"))
+    broken = dataclasses.replace(stored, body=stored.body | {"metrics": {"duration_ms": -1}, "costs": [{}]})
+    server, _, _ = sending(tmp_path, broken)
+    ((_, _, _, taken),) = server.taken
+    assert (taken.outcome, taken.reason, taken.metrics, taken.costs) == (
+        "failed",
+        "interrupted",
+        Metrics(),
+        None,
+    )
+
+
+def test_an_end_that_is_none_without_its_numbers_either_is_refused(tmp_path):
+    invalid = ProblemAnswer("finishRun", 422, "validation_failed")
+    with pytest.raises(ProblemAnswer):
+        finishing(tmp_path, invalid, invalid)
 
 
 @pytest.mark.parametrize(

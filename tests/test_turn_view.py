@@ -6,14 +6,15 @@ from uuid import UUID
 
 import pytest
 
-from bothy_hermes.codec import dump_json
+from bothy_hermes.codec import dump, dump_json, load_json, parse
 from bothy_hermes.live_box import LiveBox
 from bothy_hermes.run_followups import RunFollowups
 from bothy_hermes.run_tokens import RunToken
 from bothy_hermes.runtime import Prompt, PromptEnd, PromptKind, ToolEnd, TurnEnd, TurnOutcome, Usage
 from bothy_hermes.store import OutboxCall
-from bothy_hermes.turn_view import EMPTY_ANSWER, ESCAPED_CHARS, TurnView
-from bothy_hermes.wire_words import MAX_BODY_BYTES, MAX_CONTENT_BYTES
+from bothy_hermes.turn_view import EMPTY_ANSWER, ESCAPED_CHARS, NAME_CHARS, TurnView
+from bothy_hermes.wire import FinishRun
+from bothy_hermes.wire_words import MAX_BODY_BYTES, MAX_CONTENT_BYTES, Outcome
 from tests.fakes.edge_kit import RUN
 from tests.fakes.flow_kit import MESSAGE, invocation, with_rooms
 
@@ -383,6 +384,22 @@ def test_decision_7_each_model_and_currency_has_its_own_row(tmp_path):
         ("small", "USD", 2, None, False),
         ("large", "EUR", 3, 5, True),
     ]
+
+
+def test_what_a_models_server_says_of_itself_cannot_spoil_the_end(tmp_path):
+    """A name that is no text, an endless one, a number below nothing: the run has an end that can travel."""
+    metrics, costs = numbers(
+        tmp_path,
+        usage(model="bad \ud800\nname", tokens_in=3),
+        usage(model="x" * 5000, tokens_in=-1, tokens_out=2**60, amount_micros=-7),
+    )
+    assert [(one.model, one.tokens_in) for one in costs] == [
+        ("bad \ufffd name", 3),
+        ("x" * (NAME_CHARS - 1) + "…", None),
+    ]
+    assert (costs[1].tokens_out, costs[1].amount_micros, costs[1].estimated) == (None, None, False)
+    sent = dump(FinishRun(outcome=Outcome.COMPLETED, metrics=metrics, costs=costs))
+    assert parse(FinishRun, load_json(dump_json(sent))).costs == costs
 
 
 def test_the_session_is_the_last_that_hermes_named(tmp_path):
