@@ -188,7 +188,12 @@ class LiveBox:
         self._show(note=one_line(line, MAX_STATUS_CHARS) or None, waiting=self._waiting)
 
     def waiting(self, line: str | None) -> None:
-        """What the run waits for, None when it goes on; goes before everything else."""
+        """What the run waits for, None when it goes on; goes before everything else.
+
+        A run that is over waits for nothing, whatever card of it is still being closed.
+        """
+        if self._ended:
+            return
         self._show(note=self._note, waiting=one_line(line, MAX_STATUS_CHARS) or None if line else None)
 
     def end(self, *, failed: bool) -> None:

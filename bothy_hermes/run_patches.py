@@ -8,6 +8,7 @@ It refuses to be in the way: a patch that cannot be written delays nothing but o
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import logging
 from collections.abc import Callable
 from uuid import UUID
@@ -84,6 +85,11 @@ class Patcher:
         if not self._changed.is_set():
             self._draft_at = self._clock.monotonic()
             self._changed.set()
+
+    def awaited(self, status_line: str | None) -> None:
+        """The server was told to wait, and has written the line of that itself."""
+        if status_line is not None:
+            self._have = dataclasses.replace(self._have, status_line=status_line)
 
     async def run(self) -> None:
         """Write changes as they come, until cancelled or the run has ended."""

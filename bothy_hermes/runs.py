@@ -35,7 +35,7 @@ from .store import Change, EntryMove, EntryState, InboxEntry, OutboxCall
 from .turn_view import TurnView
 from .wire import FinishRun, Metrics, RunView
 from .wire_events import FollowupEvent, Interaction, Invocation
-from .wire_operations import FINISH_RUN
+from .wire_operations import AWAIT_RUN_INPUT, FINISH_RUN
 from .wire_words import Outcome, ProblemCode, Reason, RunState, SessionMode
 
 T = TypeVar("T")
@@ -183,8 +183,11 @@ class RunWork(OutboxEvents):
 
     def done(self, call: OutboxCall) -> None:
         """The server has taken a call."""
-        if self._live is not None:
-            self._live.cards.done(call)
+        if self._live is None:
+            return
+        if call.operation == AWAIT_RUN_INPUT.name:
+            self._live.patcher.awaited(call.body.get("status_line"))
+        self._live.cards.done(call)
 
     def refused(self, call: OutboxCall, word: str) -> None:
         """The server has refused a call for good."""

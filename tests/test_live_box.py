@@ -324,6 +324,7 @@ def test_after_the_end_reports_change_nothing():
         lambda: box.draft("more"),
         box.interim,
         lambda: box.prompt("c"),
+        lambda: box.waiting("Which colour?"),
     ):
         late()
 

@@ -649,6 +649,38 @@ def test_decision_8_what_was_written_before_a_question_is_no_answer_to_it(tmp_pa
     working(tmp_path, steps, script, before=before)
 
 
+def test_a_run_that_is_over_is_not_shown_as_waiting(tmp_path):
+    """Its card reached the server late: the line that the wait wrote there goes before the end."""
+    posted = asyncio.Event()
+
+    async def script(_turn, events):
+        await events.on_card(Prompt(PromptKind.CLARIFY, "c1", "k", "Which one?"))
+        await asyncio.Event().wait()
+
+    def before(made):
+        def wait_on(run_id, body):
+            document = made.api.documents[run_id]
+            made.api.documents[run_id] = dataclasses.replace(
+                document, version=document.version + 1, status_line=body.status_line
+            )
+
+        async def post(_run_id, _body):
+            await posted.wait()
+
+        made.api.on |= {"create_message": post, "await_run_input": wait_on}
+
+    async def steps(made, work):
+        await made.until(lambda: made.api.named("create_message"))
+        work.end_early(*INTERRUPTED)
+        await made.until(lambda: work.stage is Stage.ENDING)
+        await made.until(lambda: made.api.documents[RUN].status_line is None)
+        posted.set()
+
+    made = working(tmp_path, steps, script, before=before)
+    assert made.api.named("await_run_input") != []
+    assert made.api.documents[RUN].status_line is None
+
+
 def test_a_text_before_the_turn_stays_at_the_server(tmp_path):
     def before(made):
         made.runtime.busy_mode = BusyMode.STEER
