@@ -675,9 +675,9 @@ def test_a_run_that_is_over_is_not_shown_as_waiting(tmp_path):
         await made.until(lambda: work.stage is Stage.ENDING)
         await made.until(lambda: made.api.documents[RUN].status_line is None)
         posted.set()
+        await made.until(lambda: made.api.named("await_run_input"))
 
     made = working(tmp_path, steps, script, before=before)
-    assert made.api.named("await_run_input") != []
     assert made.api.documents[RUN].status_line is None
 
 
