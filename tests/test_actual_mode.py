@@ -69,5 +69,7 @@ def test_the_evidence_names_kinds_only():
     ],
 )
 def test_what_a_turn_is_held_to_is_what_was_proven(credential, spending):
-    """The mode, the provider and its server; nothing where nothing is proven."""
-    assert determine(credential).spending == spending
+    """The mode, the provider and its server, which no log shows; nothing where nothing is proven."""
+    actual = determine(credential)
+    assert actual.spending == spending
+    assert "127.0.0.1" not in repr(actual)

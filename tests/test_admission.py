@@ -199,10 +199,10 @@ def test_a_refused_offer_of_a_run_that_was_taken_ends_nothing(tmp_path):
     async def steps(desk):
         await desk.take(event_value())
         await nobody_listed(desk)
-        await desk.take(event_value(id=str(OTHER_EVENT), token=run_token(claims={"jti": "t2"})))
-        return desk.handler.names(), await desk.calls()
+        again = await desk.take(event_value(id=str(OTHER_EVENT), token=run_token(claims={"jti": "t2"})))
+        return desk.handler.names(), await desk.calls(), again.acked
 
-    assert at_desk(tmp_path, steps) == (["begin"], [])
+    assert at_desk(tmp_path, steps) == (["begin"], [], [OTHER_EVENT])
 
 
 def test_a_follow_up_of_somebody_who_may_not_leaves_the_run_alone(tmp_path):

@@ -5,6 +5,7 @@ import pytest
 from bothy_hermes.actual_mode import determine
 from bothy_hermes.hermes_credential import (
     UNKNOWN_CREDENTIAL,
+    Route,
     credential_of,
     kind_in_use,
     kind_of_answer,
@@ -205,6 +206,22 @@ class TestOtherRoutes:
             "explicit_base_url": "https://v.example",
         }
 
+    @pytest.mark.parametrize(
+        ("block", "routes"),
+        [
+            ({"provider": " ZAI "}, [Route("fallback_model", "zai", None)]),
+            ({"base_url": " u ", "api_key": " k "}, [Route("fallback_model", "custom", "u", "k")]),
+            ({"provider": "Auto", "base_url": "u"}, [Route("fallback_model", "custom", "u")]),
+            ({"provider": "auto", "base_url": " "}, []),
+            ({"provider": "main"}, []),
+            ({"provider": "none"}, []),
+            ({"model": "m"}, []),
+        ],
+    )
+    def test_a_place_is_a_route_when_it_names_somebody(self, block, routes):
+        """By a provider's name or by an address; everything else is the main model's way."""
+        assert list(other_routes({"fallback_model": block})) == routes
+
     def test_no_route_repeats_a_key(self):
         """What is logged of a route is its key's name."""
         routes = list(other_routes({"fallback_model": {"provider": "zai", "api_key": "secret"}}))
@@ -245,6 +262,7 @@ class TestOneRequest:
         [
             (Payee("custom", "http://127.0.0.1:9/v1"), True),
             (Payee("custom", "http://127.0.0.1:9/v1/"), True),
+            (Payee("custom", " http://127.0.0.1:9/v1 "), True),
             (Payee("custom", "http://LocalHost:9/v1"), False),
             (Payee("custom", "http://127.0.0.1:9/V1"), False),
             (Payee("auto", "http://127.0.0.1:9/v1"), True),
@@ -299,10 +317,19 @@ class TestOneRequest:
         url = "http://127.0.0.1:8/v1"
         state.config = {
             "fallback_providers": [{"provider": "custom", "base_url": url, "api_key": key} for key in keys],
+            "fallback_model": {"provider": "zai", "base_url": url, "api_key": LOGIN},
             "delegation": {"provider": "custom", "base_url": "http://127.0.0.1:7/v1", "api_key": LOGIN},
         }
         state.runtime = lambda **asked: answer(asked["explicit_api_key"] or "no-key-required", "custom")
         assert credential_of(Payee("custom", f"{url}/")).key_type is kind
+
+    def test_a_key_that_is_stated_for_a_provider_counts_at_its_own_server(self, monkeypatch):
+        """The configuration need not say where a provider is."""
+        state = hermes.installed(monkeypatch)
+        state.config = {"fallback_model": {"provider": "zai", "api_key": "some-key"}}
+        state.runtime = lambda **asked: answer(asked["explicit_api_key"], "zai")
+        found = credential_of(Payee("zai", "https://api.z.ai/v1"))
+        assert found == ResolvedCredential("zai", KeyType.API_KEY)
 
     @pytest.mark.parametrize(
         "payee", [Payee(""), Payee("openai-codex", "", "codex_app_server"), Payee("moa", "moa://local")]

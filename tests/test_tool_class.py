@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bothy_hermes.tool_class import TOOLSET_CLASSES, classify, exceeds
+from bothy_hermes.wire_words import ToolClass
 
 NAMES = st.frozensets(st.sampled_from(sorted(TOOLSET_CLASSES)) | st.text(max_size=12))
 
@@ -55,6 +56,13 @@ def test_each_row_states_a_known_class_and_why(name):
 def test_decision_5_the_class_is_the_highest_of_the_set(toolsets, expected):
     """Nothing is chat; one toolset that reaches outside, or one that nobody knows, is host."""
     assert classify(toolsets) == expected
+
+
+def test_decision_5_the_strongest_toolset_counts_not_the_last_of_the_alphabet(monkeypatch):
+    """Hermes has no `scoped` toolset; one that is judged so hides nothing of the machine's."""
+    monkeypatch.setitem(TOOLSET_CLASSES, "tickets", (ToolClass.SCOPED, "for this test"))
+    assert classify(frozenset({"todo", "tickets"})) == "scoped"
+    assert classify(frozenset({"terminal", "tickets"})) == "host"
 
 
 @given(NAMES, st.text(max_size=12))
