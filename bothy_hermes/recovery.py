@@ -146,9 +146,7 @@ class Recovery:
     async def _send_what_is_owed(self) -> None:
         store = self._services.store
         entries = {
-            entry.run_id: entry.event_id
-            for entry in await store.open_entries()
-            if entry.run_id is not None and entry.subject_id is None
+            entry.run_id: entry.event_id for entry in await store.open_entries() if entry.run_id is not None
         }
         for run_id in {stored.call.run_id: None for stored in await store.calls()}:
             self._handler.send_leftovers(run_id, None, entries.get(run_id))
