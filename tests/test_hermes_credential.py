@@ -97,7 +97,7 @@ def test_decision_4_a_provider_without_keys_is_never_asked(monkeypatch, kind):
     assert state.asked == []
 
 
-@pytest.mark.parametrize("provider", ["copilot", "moa"])
+@pytest.mark.parametrize("provider", ["copilot", "copilot-acp", "moa"])
 def test_an_account_that_looks_like_a_key_proves_nothing(monkeypatch, provider):
     """Hermes lists them as keyed; what they spend is an account's."""
     state = hermes.installed(monkeypatch)
@@ -244,10 +244,12 @@ def test_an_answer_keeps_no_value():
         ("custom", "cc-abcdef", KeyType.API_KEY),
         ("custom", LOGIN, KeyType.OAUTH),
         ("example", "example", KeyType.UNKNOWN),
+        ("custom", "dummy-lm-api-key", KeyType.UNKNOWN),
+        ("custom", "dummy-actual-local-api-key", KeyType.UNKNOWN),
     ],
 )
 def test_a_shape_means_a_login_where_it_is_anthropics(monkeypatch, provider, key, kind):
-    """Other providers sell keys of the same shapes; a key that only repeats the provider is none."""
+    """Other providers sell keys of the same shapes; the provider's name and a placeholder are no keys."""
     hermes.installed(monkeypatch)
     assert kind_of_answer(answer(key, provider)).key_type is kind
 
