@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, NoReturn
@@ -59,6 +59,10 @@ GATE_SECONDS = 0.1
 """Between two looks whether Hermes takes messages."""
 
 
+async def _nothing() -> Sequence[str]:
+    return ()
+
+
 class AdapterLoop(GatewayEvents):
     """One adapter, from `run` to `stop`.
 
@@ -70,6 +74,7 @@ class AdapterLoop(GatewayEvents):
         transport: How requests travel; None for HTTP.
         connector: How gateway connections are opened; None for WebSockets.
         opened: Tells whether Hermes takes messages in; before it does, none are fetched.
+        lacking: Finds out what Hermes lacks of what a turn needs; with any of it missing none are fetched.
     """
 
     def __init__(
@@ -82,6 +87,7 @@ class AdapterLoop(GatewayEvents):
         *,
         connector: Connector | None = None,
         opened: Callable[[], bool] = lambda: True,
+        lacking: Callable[[], Awaitable[Sequence[str]]] = _nothing,
     ) -> None:
         self._settings = settings
         self._runtime = runtime
@@ -90,6 +96,7 @@ class AdapterLoop(GatewayEvents):
         self._transport = transport
         self._connector = connector
         self._opened = opened
+        self._lacking = lacking
         self._stop = asyncio.Event()
         self._over = asyncio.Event()
         self._running = False
@@ -203,6 +210,7 @@ class AdapterLoop(GatewayEvents):
         await keys.fetch()  # first: the answer's date sets the clock before the first proof is made
         me = await self._who_am_i(api)
         gateway = await self._bring_up(services, keys, me.id, self._handler, desk)
+        await self._whole()
         await self._gate()
         await gateway.run()
         raise AssertionError("a gateway runs until it is cancelled")
@@ -241,6 +249,15 @@ class AdapterLoop(GatewayEvents):
             self._connector,
         )
         return self._gateway
+
+    async def _whole(self) -> None:
+        """Go on with a Hermes that has what a turn needs; of another one the server and the log are told."""
+        lacking = await self._lacking()
+        if lacking:
+            _log.error("this Hermes lacks %s; the server is told, no event is fetched", ", ".join(lacking))
+            self._flags.set(DegradedReason.RUNTIME_CONTRACT_MISSING, "gate", on=True)
+            self._speaking.set()
+            await asyncio.Event().wait()  # what is missing does not come while this process lives
 
     async def _gate(self) -> None:
         """Wait until Hermes takes messages in: before that, it would swallow what is fetched."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -18,7 +18,7 @@ from uuid import UUID
 from gateway.config import Platform
 from gateway.platforms.base import BasePlatformAdapter, SendResult
 
-from . import hermes_config, hermes_control, hermes_held, hermes_hooks, hermes_versions
+from . import hermes_config, hermes_contract, hermes_control, hermes_held, hermes_hooks, hermes_versions
 from .bothy_credentials import load_agent_token
 from .bothy_loop import AdapterLoop
 from .clock import system_clock
@@ -27,6 +27,7 @@ from .defaults import CONTROL_SENDER, LOGGER_NAME
 from .errors import BothyError, ConfigError, StateLocked, describe
 from .hermes_agents import AgentsAtWork
 from .hermes_asks import AsksPeople
+from .hermes_contract import Need
 from .hermes_control import Command
 from .hermes_files import SendsNoFiles
 from .hermes_lock import TokenLock
@@ -78,6 +79,10 @@ class ServerPlatform(AgentsAtWork, AsksPeople, SendsNoFiles, BasePlatformAdapter
 
     async def connect(self, *, is_reconnect: bool = False) -> bool:  # noqa: ARG002  # Hermes' signature
         """Begin to serve; the server is reached once Hermes has finished its startup restore."""
+        lacking = hermes_contract.lacking({Need.CONNECT}, {"platform": self})
+        if lacking:
+            self._set_fatal_error("bothy", f"this Hermes lacks {', '.join(lacking)}", retryable=False)
+            return False
         home = hermes_hooks.home_of_context()
         try:
             settings = self._settings()
@@ -99,7 +104,12 @@ class ServerPlatform(AgentsAtWork, AsksPeople, SendsNoFiles, BasePlatformAdapter
             thread_of_subagent=runtime.thread_of_subagent,
         )
         self._adapter = AdapterLoop(
-            settings, runtime, self._clock, Path(home) / self._key, opened=self._takes_messages
+            settings,
+            runtime,
+            self._clock,
+            Path(home) / self._key,
+            opened=self._takes_messages,
+            lacking=self._lacking,
         )
         self._serving = asyncio.create_task(self._serve(self._adapter))
         self._mark_connected()
@@ -114,6 +124,18 @@ class ServerPlatform(AgentsAtWork, AsksPeople, SendsNoFiles, BasePlatformAdapter
     def _takes_messages(self) -> bool:
         """Tell whether Hermes has finished its startup restore: before that, it swallows messages."""
         return not getattr(self.gateway_runner, "_startup_restore_in_progress", False)
+
+    async def _lacking(self) -> Sequence[str]:
+        """Find out what Hermes lacks of what a turn needs; beside the loop, because it imports."""
+        runner = self.gateway_runner
+        named = {
+            "platform": self,
+            "runner": runner,
+            "store": getattr(runner, "session_store", None),
+            "database": getattr(runner, "_session_db", None),
+        }
+        there = {name: one for name, one in named.items() if one is not None}
+        return await asyncio.to_thread(hermes_contract.lacking, {Need.SERVE}, there)
 
     async def _serve(self, adapter: AdapterLoop) -> None:
         """Serve until the end; an end that another start can mend is Hermes' to try again.
@@ -166,8 +188,12 @@ class ServerPlatform(AgentsAtWork, AsksPeople, SendsNoFiles, BasePlatformAdapter
     @property
     def busy_mode(self) -> BusyMode | None:
         """What Hermes does with a text during a turn of this profile."""
-        source = self.build_source(chat_id=self._key, user_id=CONTROL_SENDER)
-        return hermes_config.busy_mode(self.gateway_runner, source)
+        try:
+            source = self.build_source(chat_id=self._key, user_id=CONTROL_SENDER)
+            return hermes_config.busy_mode(self.gateway_runner, source)
+        except Exception as error:  # noqa: BLE001  # a heartbeat asks, and has to say what Hermes lacks
+            _log.error("%s: the busy mode is unknown: %s", self._key, describe(error))
+            return None
 
     @property
     def sessions(self) -> HermesSessions:

@@ -56,9 +56,10 @@ def read_config() -> Mapping[str, Any]:
 
 def event_classes() -> tuple[Any, Any]:
     """Return Hermes' `MessageEvent` and `MessageType`; 0.21 moved them out of the base module."""
-    new, old = "gateway.platforms.event", "gateway.platforms.base"
-    event = _attribute((new, "MessageEvent"), (old, "MessageEvent"))
-    kind = _attribute((new, "MessageType"), (old, "MessageType"))
+    event = _attribute(
+        ("gateway.platforms.event", "MessageEvent"), ("gateway.platforms.base", "MessageEvent")
+    )
+    kind = _attribute(("gateway.platforms.event", "MessageType"), ("gateway.platforms.base", "MessageType"))
     return event, kind
 
 

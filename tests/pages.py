@@ -9,6 +9,7 @@ from pathlib import Path
 
 from bothy_hermes.config_keys import KEYS
 from bothy_hermes.demo_profile import TOOLSETS
+from bothy_hermes.hermes_contract import USES, Need
 from bothy_hermes.local_model_words import words_table
 from tests.fakes.crash_matrix import tables
 from tests.test_layers import LAYERS, PACKAGE
@@ -52,7 +53,22 @@ def word_table():
     return "\n".join(lines + [f"| `{name}` | {what} |" for name, what in words_table(TOOLSETS)]) + "\n"
 
 
+WITHOUT = {Need.CONNECT: "no connection", Need.SERVE: "no runs", Need.NOTHING: "goes on"}
+"""What a person who reads the table needs to know of a need."""
+
+
+def contract_table():
+    """Everything that is used of Hermes."""
+    lines = ["| what for | where | without it |", "|---|---|---|"]
+    for use in USES:
+        places = " or ".join(f"`{place}`" for place in use.places)
+        names = f" with {', '.join(f'`{name}`' for name in use.names)}" if use.names else ""
+        lines.append(f"| {use.what_for} | {places}{names} | {WITHOUT[use.need]} |")
+    return "\n".join(lines) + "\n"
+
+
 MADE = {
+    ("docs/versions.md", "contract"): contract_table,
     ("docs/architecture.md", "modules"): module_map,
     ("docs/crash-matrix.md", "deaths"): tables,
     ("README.md", "keys"): key_table,

@@ -48,7 +48,10 @@ QUIET_SLEEPERS = 3
 class Life:
     """One adapter on a scripted server, a scripted gateway and a fake clock."""
 
-    def __init__(self, tmp_path, *links, opened=lambda: True, **keys):
+    def __init__(self, tmp_path, *links, opened=lambda: True, lacking=(), **keys):
+        async def look():
+            return lacking
+
         self.fake = FakeClock()
         self.directory = Path(tmp_path) / "state"
         self.transport = FakeTransport()
@@ -68,6 +71,7 @@ class Life:
             self.transport,
             connector=self.connector,
             opened=opened,
+            lacking=look,
         )
         self.task = None
 
@@ -378,6 +382,23 @@ def test_a_restore_that_takes_too_long_is_told_and_waited_for(tmp_path, caplog):
         told, seen = living(tmp_path, steps, greeted(), opened=lambda: bool(gate), restore_wait_seconds=10)
     assert told == seen == ["restore_pending"]
     assert caplog.text.count("still restores its sessions") == 1
+
+
+def test_decision_13_a_hermes_that_lacks_something_is_told_of_and_takes_no_run(tmp_path, caplog):
+    """The server hears it, the operator reads what it is, and no event is fetched."""
+
+    lacking = ("runner:_session_db", "tools.slash_confirm:resolve")
+
+    async def steps(life):
+        await life.until(life.heartbeats)
+        await life.pass_time(5)
+        assert life.connector.attempts == []
+        return reasons(life), read_status(life.directory)["heartbeat"]["details"]["degraded_reasons"]
+
+    with caplog.at_level(logging.ERROR):
+        told, seen = living(tmp_path, steps, greeted(), lacking=lacking)
+    assert told == seen == ["runtime_contract_missing"]
+    assert "lacks runner:_session_db, tools.slash_confirm:resolve" in caplog.text
 
 
 def test_a_shut_gate_can_be_left(tmp_path):

@@ -2,6 +2,7 @@
 
 import asyncio
 import inspect
+import threading
 from functools import partial
 from types import SimpleNamespace
 from typing import ClassVar
@@ -9,8 +10,10 @@ from uuid import UUID
 
 import pytest
 
+from bothy_hermes import hermes_contract
 from bothy_hermes.defaults import CONTROL_SENDER
 from bothy_hermes.errors import ConfigError, GatewayRefused, StateLocked
+from bothy_hermes.hermes_contract import Need, Use
 from bothy_hermes.hermes_control import Command
 from bothy_hermes.hermes_threads import REFUSED
 from bothy_hermes.runtime import BusyMode, TurnOutcome, TurnRequest
@@ -72,6 +75,60 @@ class TestLife:
             assert Loop.built[0].opened() is True
             del platform.gateway_runner._startup_restore_in_progress
             assert Loop.built[0].opened() is True
+            await platform.disconnect()
+
+        play(scene())
+
+    def test_a_hermes_without_what_a_connection_needs_is_said_once_and_not_tried_again(self, stage):
+        """There is nothing yet with which the server could be told."""
+
+        async def scene():
+            platform = stage(without=("gateway.status:acquire_scoped_lock",)).open()
+            assert await platform.connect() is False
+            kind, text, retry = platform.states[0]
+            assert (kind, retry) == ("fatal", False)
+            assert text == "this Hermes lacks gateway.status:acquire_scoped_lock"
+            assert Loop.built == ()
+
+        play(scene())
+
+    def test_the_adapter_is_told_what_a_turn_lacks(self, stage, monkeypatch):
+        """Looked for in the running gateway, beside the loop: what is looked into is imported for it."""
+        uses = [
+            Use(need, "a test", (place,))
+            for need, place in (
+                (Need.SERVE, "runner:session_store"),
+                (Need.SERVE, "runner:_gone"),
+                (Need.SERVE, "store:_gone_too"),
+                (Need.SERVE, "platform:_active_sessions"),
+                (Need.SERVE, "tools.clarify_gateway:clear_session"),
+                (Need.NOTHING, "runner:_not_missed"),
+            )
+        ]
+
+        async def scene():
+            platform = await stage().connected()
+            monkeypatch.setattr(hermes_contract, "USES", tuple(uses))
+            threads, look = [], hermes_contract.lacking
+            monkeypatch.setattr(
+                hermes_contract,
+                "lacking",
+                lambda *what: threads.append(threading.current_thread()) or look(*what),
+            )
+            assert await Loop.built[0].lacking() == ("runner:_gone", "store:_gone_too")
+            assert threads != [threading.main_thread()]
+            await platform.disconnect()
+
+        play(scene())
+
+    @pytest.mark.parametrize("gone", ["build_source", "gateway_runner"])
+    def test_a_busy_mode_that_cannot_be_asked_for_is_unknown(self, stage, monkeypatch, gone):
+        """The heartbeat asks, and it has to tell the server what this Hermes lacks."""
+
+        async def scene():
+            platform = await stage().connected()
+            monkeypatch.setattr(platform, gone, None)
+            assert platform.busy_mode is None
             await platform.disconnect()
 
         play(scene())

@@ -101,6 +101,7 @@ LAYERS = {
         "hermes_runtime",
         "hermes_turn",
         "hermes_hooks",
+        "hermes_contract",
         "hermes_control",
         "hermes_config",
         "hermes_credential",

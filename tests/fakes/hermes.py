@@ -71,6 +71,32 @@ class SendResult:
     error: str | None = None
 
 
+@dataclass
+class PlatformConfig:
+    """The platform's block."""
+
+    extra: dict = field(default_factory=dict)
+    home_channel: Any = None
+
+
+@dataclass
+class PlatformEntry:
+    """What a platform is registered with."""
+
+    name: str
+    label: str
+    adapter_factory: Any
+    check_fn: Any
+    is_connected: Any = None
+    install_hint: str = ""
+    allowed_users_env: str = ""
+    allow_all_env: str = ""
+    allow_update_command: bool = True
+    max_message_length: int = 0
+    platform_hint: str = ""
+    emoji: str = ""
+
+
 class Agent:
     """An agent at work, which keeps a text until it can take it."""
 
@@ -128,6 +154,15 @@ class OldBasePlatformAdapter:
         self.states = []
         self.reported = 0
         self.on_handle = None
+
+    async def connect(self, *, is_reconnect=False):
+        raise NotImplementedError
+
+    async def disconnect(self):
+        raise NotImplementedError
+
+    async def cancel_background_tasks(self):
+        """Hermes ends what it has begun."""
 
     def build_source(self, chat_id, **fields):
         return SimpleNamespace(chat_id=chat_id, **fields)
@@ -215,7 +250,13 @@ def _gateway(state):
 
     _module(state, "gateway")
     _module(state, "gateway.run", _redact_approval_command=lambda command: command.replace("s3cret", "***"))
-    _module(state, "gateway.config", Platform=lambda key: SimpleNamespace(value=key))
+    _module(
+        state,
+        "gateway.config",
+        Platform=lambda key: SimpleNamespace(value=key),
+        PlatformConfig=PlatformConfig,
+    )
+    _module(state, "gateway.platform_registry", PlatformEntry=PlatformEntry)
     _module(state, "gateway.platforms")
     _module(
         state,

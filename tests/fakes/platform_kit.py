@@ -29,8 +29,9 @@ class Loop:
 
     built = ()
 
-    def __init__(self, settings, runtime, clock, state_dir, *, opened):
+    def __init__(self, settings, runtime, clock, state_dir, *, opened, lacking):
         self.settings, self.runtime, self.state_dir, self.opened = settings, runtime, state_dir, opened
+        self.lacking = lacking
         self.running = asyncio.Event()
         self.stopping = asyncio.Event()
         self.fails = None

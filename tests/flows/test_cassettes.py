@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from bothy_hermes import entry
+from bothy_hermes import entry, hermes_contract
 from bothy_hermes.demo_world import adapter_keys_of
 from bothy_hermes.local_options import ServerOptions
 from bothy_hermes.local_port import LocalServer
@@ -38,6 +38,7 @@ def server(tmp_path):
 def state(monkeypatch, tmp_path):
     """Hermes' modules as stand-ins, with a profile whose key is the organization's."""
     state = hermes.installed(monkeypatch)
+    monkeypatch.setattr(hermes_contract, "USES", ())  # they have what a recorded turn needs
     state.home.set(str(tmp_path / "profile"))
     state.requested = "custom"
     state.runtime = {"provider": "custom", "api_key": "a-key", "api_mode": "chat_completions"}
