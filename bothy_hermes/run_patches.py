@@ -21,6 +21,7 @@ from .defaults import LOGGER_NAME
 from .errors import BothyError, ProblemAnswer, RunEnded, VersionConflict, WireError, describe
 from .json_patch import apply_patch
 from .live_box import LiveBox, diff
+from .run_outbox import can_be_mended
 from .wire import RunDocument, UpdateRun
 from .wire_words import MAX_PATCH_OPERATIONS
 
@@ -99,17 +100,13 @@ class Patcher:
             await self._wait_for_draft()
             self._urgent.clear()
             self._changed.clear()
-            try:
-                await self._write()
-            except Exception as error:  # noqa: BLE001  # the box is a view: a mistake in it ends no turn
-                _log.error("run %s: the live box is given up: %s", self._run_id, describe(error))
-                self._over = True
+            await self._try_to_write()
 
     async def flush(self) -> None:
         """Write what is pending now; the interval does not hold the end of a run up."""
         try:
             async with asyncio.timeout(FLUSH_SECONDS):
-                await self._write()
+                await self._try_to_write()
         except TimeoutError:
             _log.warning("run %s: the last patch of the live box could not be written", self._run_id)
 
@@ -123,6 +120,20 @@ class Patcher:
         rest = DRAFT_SECONDS - (self._clock.monotonic() - self._draft_at)
         if not self._urgent.is_set() and rest > 0:
             await within(self._clock, self._urgent.wait(), rest)
+
+    async def _try_to_write(self) -> None:
+        """Write, and keep whatever goes wrong: the box is a view, a mistake in it ends no turn and no run.
+
+        After what an operator can help along, the next change or the run's end writes all of it.
+        """
+        try:
+            await self._write()
+        except Exception as error:  # noqa: BLE001  # see above
+            if isinstance(error, BothyError) and can_be_mended(error):
+                _log.warning("run %s: the live box waits: %s", self._run_id, describe(error))
+                return
+            _log.error("run %s: the live box is given up: %s", self._run_id, describe(error))
+            self._over = True
 
     async def _write(self) -> None:
         async with self._lock:
@@ -138,6 +149,8 @@ class Patcher:
                 except RunEnded:
                     self._over = True
                 except (ProblemAnswer, WireError) as error:
+                    if can_be_mended(error):
+                        raise
                     await self._start_over(error)
                 return
 
@@ -159,6 +172,8 @@ class Patcher:
         try:
             view = await self._api.get_run(self._run_id, self._token)
         except BothyError as failure:
+            if can_be_mended(failure):
+                raise
             _log.warning("run %s: its live box is given up: %s", self._run_id, failure)
             self._over = True
             return

@@ -7,7 +7,7 @@ import pytest
 
 from bothy_hermes import run_patches
 from bothy_hermes.codec import parse
-from bothy_hermes.errors import ProblemAnswer, RunEnded, VersionConflict
+from bothy_hermes.errors import ConfigError, ProblemAnswer, RunEnded, TransportError, VersionConflict
 from bothy_hermes.json_patch import apply_patch
 from bothy_hermes.live_box import LiveBox
 from bothy_hermes.run_patches import DRAFT_SECONDS, Patcher
@@ -213,6 +213,44 @@ def test_a_mistake_in_the_box_does_not_reach_the_turn():
         await settle()
 
     scenario(steps)  # the patcher's task ends without an exception
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    [RuntimeError("a bug"), TransportError("updateRun", "too_large", sent=True)],
+    ids=["mistake", "answer"],
+)
+def test_a_mistake_in_the_last_patch_does_not_reach_the_end_of_the_run(trouble):
+    async def steps(_clock, server, box, patcher):
+        server.answers = [trouble]
+        box.draft("one")
+        await patcher.flush()
+
+    scenario(steps)
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    [
+        ProblemAnswer("renewRunToken", 401, "unauthorized"),
+        ConfigError("hermes_adapter.token_file", "the file is empty"),
+    ],
+    ids=["token", "file"],
+)
+def test_what_an_operator_can_help_along_does_not_freeze_the_box(trouble):
+    """A token that was replaced at the server and not here yet: what follows shows all that was missed."""
+
+    async def steps(clock, server, box, patcher):
+        server.answers = [trouble]
+        box.status("is running ls")
+        patcher.poke()
+        await settle()
+        assert server.document == EMPTY
+        box.end(failed=False)
+        await patcher.flush()
+        assert [step["state"] for step in server.document["steps"]] == ["completed"]
+
+    scenario(steps)
 
 
 def test_a_server_that_never_answers_does_not_hold_the_end_up(monkeypatch):
