@@ -1,18 +1,24 @@
 """The commands: `python -m bothy_hermes`, or `python <directory of the installed plugin>`.
 
 Layer: doors. It reads the command line and calls the room that does the work, which is imported only
-then. An error that the package raises on purpose becomes one sentence and exit status 2.
+then. An error that the package raises on purpose becomes one sentence and exit status 2, and so does
+what the system refuses: a full disk, a directory that cannot be written.
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib.util
+import io
 import json
 import os
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
+
+EXIT_LOST = 1
+"""Exit status when what was started did not come to its end."""
 
 EXIT_REFUSED = 2
 """Exit status when nothing could be started: wrong options, a missing program, a locked directory."""
@@ -37,32 +43,59 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     if sys.platform == "win32":
         return _refuse("bothy_hermes runs on Linux and macOS; on Windows, use it inside WSL")
-    from .errors import BothyError
-
+    _mend_streams()
     words = sys.argv[1:] if arguments is None else arguments
-    options = _parser(words).parse_args(words)
+    try:
+        return _carry_out(_parser(words).parse_args(words))
+    finally:
+        _drop_unwritten()
+
+
+def _carry_out(options: argparse.Namespace) -> int:
+    from .errors import BothyError, WatchLost
+
     try:
         status: int = options.command(options)
+    except WatchLost as error:
+        return _refuse(str(error), EXIT_LOST)
     except BothyError as error:
         return _refuse(str(error))
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
     except BrokenPipeError:
-        return _nobody_reads()
+        return EXIT_UNREAD
+    except OSError as error:
+        where = error.filename2 or error.filename
+        return _refuse(f"{where}: {error.strerror}" if where else error.strerror or str(error))
     return status
 
 
-def _nobody_reads() -> int:
-    """End quietly; what is still to be written goes nowhere, or Python would complain of it at its end."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, sys.stdout.fileno())
-    os.close(nowhere)
-    return EXIT_UNREAD
+def _mend_streams() -> None:
+    """Have something stand where a standard stream is closed, and let no character end a command.
+
+    A file that is opened later would otherwise get the stream's number, and what is printed.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open(mode))  # noqa: SIM115  # it lives as long as the process
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")
 
 
-def _refuse(sentence: str) -> int:
-    sys.stderr.write(f"bothy_hermes: {sentence}\n")
-    return EXIT_REFUSED
+def _drop_unwritten() -> None:
+    """Let what nobody takes go nowhere, or Python would complain of it at its end."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
+
+
+def _refuse(sentence: str, status: int = EXIT_REFUSED) -> int:
+    with suppress(OSError):  # whoever read it may be gone
+        sys.stderr.write(f"bothy_hermes: {sentence}\n")
+    return status
 
 
 def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
@@ -102,10 +135,14 @@ def _fill_demo(parser: argparse.ArgumentParser) -> None:
     width = max(len(name) for name, _ in rows)
     parser.description = (
         "Starts a Bothy server, a scripted model and the real Hermes gateway in a throwaway\n"
-        "profile. Your own Hermes, its logins and its configuration are neither read nor changed."
+        "profile. Your own Hermes, its logins and its configuration are neither read nor changed.\n"
+        "Without --once it prints the address of a page to write on, until Ctrl-C."
     )
     parser.epilog = "The script acts on the first of these words in a message:\n\n" + "\n".join(
         f"  {name:<{width}}  {what}" for name, what in rows
+    )
+    parser.epilog += (
+        "\n\nExit status: 0 the run completed, 1 it did not, 2 nothing could be started, 130 Ctrl-C."
     )
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--once", metavar="TEXT", help="post TEXT, show the run and its answer, and end")
@@ -114,16 +151,21 @@ def _fill_demo(parser: argparse.ArgumentParser) -> None:
         metavar="LABEL",
         action="append",
         default=[],
-        help="answer the next card; may be repeated",
+        help="answer the next card with the choice that holds LABEL; may be repeated",
     )
     parser.add_argument(
         "--follow-up",
         metavar="TEXT[@SECONDS]",
         action="append",
         default=[],
-        help="write TEXT while the run works, so many seconds after its first sign",
+        help="write TEXT while the run works, so many seconds (1) after its first sign",
     )
-    parser.add_argument("--cancel-after", metavar="SECONDS", type=float, help="cancel the run then")
+    parser.add_argument(
+        "--cancel-after",
+        metavar="SECONDS",
+        type=float,
+        help="cancel the run so many seconds after its first sign",
+    )
     parser.add_argument("--json", action="store_true", help="one JSON object a line (with --once)")
     parser.add_argument("--keep", metavar="DIR", type=Path, help="keep everything in the new directory DIR")
     parser.set_defaults(command=_demo)
@@ -131,9 +173,9 @@ def _fill_demo(parser: argparse.ArgumentParser) -> None:
 
 def _demo(options: argparse.Namespace) -> int:
     from .demo import run_demo
-    from .demo_acts import Acts, read_follow_up
+    from .demo_acts import read_acts
 
-    acts = Acts(tuple(options.answer), tuple(map(read_follow_up, options.follow_up)), options.cancel_after)
+    acts = read_acts(options.once, options.answer, options.follow_up, options.cancel_after)
     return run_demo(options.once, as_json=options.json, keep=options.keep, out=sys.stdout, acts=acts)
 
 

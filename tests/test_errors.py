@@ -18,12 +18,14 @@ from bothy_hermes.errors import (
     TokenRefused,
     TransportError,
     VersionConflict,
+    WatchLost,
     WireError,
 )
 
 TEXTS = [
     (ConfigError("hermes_adapter.token_file", "is missing"), "hermes_adapter.token_file: is missing"),
     (StateError("state.sqlite3", "is damaged"), "state.sqlite3: is damaged"),
+    (WatchLost("the run has not ended"), "the run has not ended"),
     (IllegalMove("run", "queued", "completed"), "run: no move from queued to completed"),
     (WireError("run.id", "is missing"), "run.id: is missing"),
     (WireError("", "expected an object"), "value: expected an object"),

@@ -132,10 +132,37 @@ def test_decision_14_a_gateway_without_its_platform_is_stopped_and_started_again
 
 def test_after_three_useless_starts_it_gives_up_and_nothing_runs(place, hermes, gateway):
     hermes(ENDS)
-    with pytest.raises(StartFailed, match=r"does not come up.*gateway\.log"):
-        gateway.start_until(lambda: False, print)
+    told = []
+    with pytest.raises(StartFailed, match="does not come up; its last words were told"):
+        gateway.start_until(lambda: False, told.append)
     assert starts(place) == 3
     assert not gateway.alive
+
+
+def test_the_last_words_of_a_useless_gateway_are_told(place, hermes, gateway, monkeypatch):
+    """Its log may be deleted before anybody can look. Nothing in it acts on a terminal."""
+    monkeypatch.setattr(gateway_process, "MAX_STARTS", 1)
+    hermes("seq 1000; echo; printf 'a \\033[31mred\\377 line'; exit 3")
+    told = []
+    with pytest.raises(StartFailed):
+        gateway.start_until(lambda: False, told.append)
+    assert told[1:] == [
+        *(f"  hermes: {number}" for number in range(994, 1001)),
+        "  hermes: a ␛[31mred\ufffd line",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [("#!/nowhere/sh\n", "No such file or directory"), ("no program", "Exec format error")],
+)
+def test_a_hermes_that_cannot_be_run_is_said(place, hermes, gateway, text, why):
+    hermes("")
+    command = gateway_process.find_hermes()
+    command.write_text(text)
+    with pytest.raises(StartFailed) as caught:
+        gateway.start()
+    assert str(caught.value) == f"hermes: {command} cannot be run ({why})"
 
 
 def test_the_person_who_waits_hears_something_while_it_starts(place, hermes, gateway, monkeypatch):
@@ -255,3 +282,13 @@ def test_the_hermes_beside_this_python_comes_first(tmp_path, monkeypatch):
     beside.chmod(stat.S_IRWXU)
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     assert find_hermes() == beside
+
+
+def test_a_hermes_of_a_relative_path_is_found_from_everywhere(tmp_path, monkeypatch):
+    """The gateway starts in another directory."""
+    monkeypatch.setattr(sys, "executable", "/nowhere/python")
+    (tmp_path / "hermes").write_text("")
+    (tmp_path / "hermes").chmod(stat.S_IRWXU)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", ".")
+    assert find_hermes() == tmp_path / "hermes"

@@ -12,7 +12,7 @@ import pytest
 
 from bothy_hermes import __main__ as commands
 from bothy_hermes.defaults import VERSION
-from bothy_hermes.errors import StateLocked
+from bothy_hermes.errors import StateLocked, WatchLost
 
 ROOT = Path(__file__).parents[1]
 
@@ -66,6 +66,27 @@ def test_an_error_of_ours_is_one_sentence_and_status_2(monkeypatch, capsys):
     assert said.out == ""
 
 
+@pytest.mark.parametrize(
+    ("error", "status", "sentence"),
+    [
+        (WatchLost("the run has not ended"), 1, "the run has not ended"),
+        (OSError(28, "No space left on device", "/a/b"), 2, "/a/b: No space left on device"),
+        (OSError(28, "No space left on device", "/a", None, "/b"), 2, "/b: No space left on device"),
+        (OSError(28, "No space left on device"), 2, "No space left on device"),
+        (OSError("the network is gone"), 2, "the network is gone"),
+    ],
+)
+def test_what_the_system_refuses_is_a_sentence_too(monkeypatch, capsys, error, status, sentence):
+    """It names what was written last: of a copy the second file."""
+
+    def refused(_options):
+        raise error
+
+    monkeypatch.setattr(commands, "_protocol", refused)
+    assert commands.main(["protocol"]) == status
+    assert capsys.readouterr().err == f"bothy_hermes: {sentence}\n"
+
+
 def test_an_error_that_is_a_bug_is_not_hidden(monkeypatch):
     def broken(_options):
         raise KeyError("bug")
@@ -104,6 +125,54 @@ def test_a_reader_that_goes_away_is_no_traceback(option):
     done = subprocess.run(command, stdout=write_end, stderr=subprocess.PIPE, check=False)
     os.close(write_end)
     assert (done.returncode, done.stderr) == (141, b"")
+
+
+@pytest.mark.parametrize("words", [["protocol"], ["--help"]], ids=["protocol", "help"])
+def test_a_full_disk_under_the_output_is_no_traceback(words):
+    command = [sys.executable, "-m", "bothy_hermes", *words]
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert "Traceback" not in done.stderr
+    assert "ignored" not in done.stderr
+    if words == ["protocol"]:
+        assert (done.returncode, done.stderr) == (2, "bothy_hermes: No space left on device\n")
+
+
+def in_a_shell(redirection, *arguments):
+    """Run Python with a redirection that only a shell can make."""
+    command = ["sh", "-c", f'exec "$0" "$@" {redirection}', sys.executable, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("redirection", [">&-", "<&-", "2>&-", "<&- >&- 2>&-"])
+def test_a_closed_stream_is_no_traceback(redirection):
+    done = in_a_shell(redirection, "-m", "bothy_hermes", "protocol")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_no_file_gets_the_number_of_a_closed_stream():
+    """Else what is printed would be written into it: the server's state, perhaps."""
+    code = (
+        "import sys; from bothy_hermes.__main__ import _mend_streams; _mend_streams()\n"
+        "with open(sys.argv[1], 'w') as file: sys.exit(file.fileno())"
+    )
+    assert in_a_shell("<&- >&- 2>&-", "-c", code, os.devnull).returncode > 2
+
+
+def test_a_character_that_the_terminal_lacks_ends_nothing():
+    code = (
+        "import sys; from bothy_hermes import __main__ as commands\n"
+        "commands._protocol = lambda _options: print('\\u2713 done') or 0\n"
+        "sys.exit(commands.main(['protocol']))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONIOENCODING": "ascii"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "? done\n", "")
 
 
 def test_starting_loads_no_room_that_the_command_does_not_use():

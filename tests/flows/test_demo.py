@@ -17,8 +17,8 @@ from bothy_hermes import __main__ as commands
 from bothy_hermes import demo_world, gateway_process
 from bothy_hermes.clock import system_clock
 from bothy_hermes.demo import run_demo
-from bothy_hermes.errors import ConfigError, StartFailed
-from tests.fakes.agent import FakeAgent, step
+from bothy_hermes.errors import ConfigError, StartFailed, WatchLost
+from tests.fakes.agent import FakeAgent, button, step
 
 ROOT = Path(__file__).parents[2]
 
@@ -37,7 +37,10 @@ def hermes(tmp_path, monkeypatch):
     """A program that runs until it is ended."""
     command = tmp_path / "bin" / "hermes"
     command.parent.mkdir()
-    command.write_text("#!/bin/sh\ntrap 'sleep 1; exit 0' TERM\necho $$ > pid\nwhile :; do sleep 0.1; done\n")
+    command.write_text(
+        "#!/bin/sh\ntrap 'sleep 1; exit 0' TERM\n"
+        "echo $$ > pid\necho up and running\nwhile :; do sleep 0.1; done\n"
+    )
     command.chmod(stat.S_IRWXU)
     monkeypatch.setattr(gateway_process, "find_hermes", lambda: command)
     return command
@@ -77,8 +80,8 @@ def answers(agent, _world):
     run.finish()
 
 
-def demo(text="hello", *, keep=None, as_json=False):
-    out = io.StringIO()
+def demo(text="hello", *, keep=None, as_json=False, out=None):
+    out = out or io.StringIO()
     status = run_demo(text, as_json=as_json, keep=keep, out=out, clock=system_clock())
     return status, out.getvalue()
 
@@ -129,20 +132,51 @@ def test_a_run_that_did_not_complete_is_status_1(agent_does):
 
 
 def test_a_gateway_that_ends_during_the_run_is_said(agent_does):
+    """With what it printed last, because its log goes with everything else."""
+
     def dies(agent, world):
         agent.take()
+        while not world.gateway.place.log.read_text():
+            threading.Event().wait(0.01)
         world.gateway.kill()
 
     agent_does(dies)
-    with pytest.raises(StartFailed, match="ended by itself"):
-        demo()
+    out = io.StringIO()
+    with pytest.raises(WatchLost, match="ended by itself"):
+        demo(out=out)
+    assert out.getvalue().splitlines()[-2:] == ["  hermes: up and running", "Stopping everything"]
+
+
+def test_what_fails_after_the_start_is_status_1(agent_does, capsys, monkeypatch):
+    """2 would say that nothing could be started."""
+    agent_does(lambda _agent, world: world.gateway.stop())
+    assert commands.main(["demo"]) == 1
+    assert capsys.readouterr().err == (
+        "bothy_hermes: hermes: the gateway ended by itself; its last words were told\n"
+    )
+
+
+def test_a_run_that_waits_for_an_answer_that_nobody_gave_says_so(agent_does, monkeypatch):
+    monkeypatch.setattr("bothy_hermes.demo.TELL_SECONDS", 0.3)
+    shown = io.StringIO()
+
+    def asks(agent, _world):
+        run = agent.take()
+        run.ask("Which colour?", [button("blue", "Blue")])
+        while "waits for an answer" not in shown.getvalue():
+            threading.Event().wait(0.01)
+        run.finish("failed", "runtime_error")
+
+    agent_does(asks)
+    demo(out=shown)
+    assert "The run waits for an answer, which --answer LABEL would give (" in shown.getvalue()
 
 
 def test_without_a_message_it_shows_the_page_and_stays_until_the_end(agent_does):
     """The address has the login token, so that a click is enough; here the gateway's death is the end."""
     agent_does(lambda _agent, world: world.gateway.stop())
     out = io.StringIO()
-    with pytest.raises(StartFailed, match="ended by itself"):
+    with pytest.raises(WatchLost, match="ended by itself"):
         run_demo(None, as_json=False, keep=None, out=out, clock=system_clock())
     assert re.search(r"Open http://127\.0\.0\.1:\d+/#token=\S+ and write", out.getvalue())
 
@@ -158,28 +192,68 @@ def test_everything_is_deleted_unless_it_is_to_be_kept(agent_does, tmp_path, mon
     assert shown.splitlines()[-1] == f"Everything is kept in {tmp_path / 'kept'}"
 
 
-def test_a_directory_that_is_not_empty_is_not_used(hermes, tmp_path):
-    with pytest.raises(ConfigError, match="--keep"):
-        demo(keep=tmp_path)
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        (".", "--keep: the directory is not empty; name a new one"),
+        ("file", "--keep: is no directory; name a new one"),
+        ("file/below", "--keep: the directory cannot be made (Not a directory)"),
+        ("/proc/new", "--keep: the directory cannot be made (No such file or directory)"),
+    ],
+)
+def test_a_directory_that_cannot_be_kept_is_not_used(hermes, tmp_path, name, sentence):
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(ConfigError) as caught:
+        demo(keep=tmp_path / name)
+    assert str(caught.value) == sentence
+    assert (tmp_path / "file").read_text() == "mine"
 
 
-def test_without_hermes_it_is_one_sentence_and_status_2(monkeypatch, capsys):
+def test_a_directory_that_cannot_be_written_to_is_not_used(hermes, tmp_path, monkeypatch):
+    """The right is asked for: who runs the tests may have every right."""
+    monkeypatch.setattr("bothy_hermes.demo.os.access", lambda *_: False)
+    with pytest.raises(ConfigError, match=r"^--keep: the directory cannot be written to"):
+        demo(keep=tmp_path / "kept")
+
+
+def test_where_everything_is_kept_is_said_also_when_it_fails(hermes, tmp_path, monkeypatch):
+    """That is when somebody wants to look."""
+    monkeypatch.setattr(gateway_process, "READY_SECONDS", 0.0)
+    out = io.StringIO()
+    with pytest.raises(StartFailed):
+        demo(keep=tmp_path / "kept", out=out)
+    assert out.getvalue().splitlines()[-1] == f"Everything is kept in {tmp_path / 'kept'}"
+    assert (tmp_path / "kept" / "gateway" / "gateway.log").is_file()
+
+
+def test_without_hermes_it_is_one_sentence_and_status_2(monkeypatch, capsys, tmp_path):
+    """Nothing is started or made before that is known."""
+
     def missing():
         raise StartFailed("hermes", "Hermes is not installed; install it with: pip …")
 
     monkeypatch.setattr(gateway_process, "find_hermes", missing)
-    assert commands.main(["demo", "--once", "hello"]) == 2
-    said = capsys.readouterr().err
+    assert commands.main(["demo", "--once", "hello", "--keep", str(tmp_path / "kept")]) == 2
+    shown, said = capsys.readouterr()
+    assert shown == ""
+    assert not (tmp_path / "kept").exists()
     assert said == "bothy_hermes: hermes: Hermes is not installed; install it with: pip …\n"
 
 
 @pytest.fixture
-def starting(hermes, tmp_path):
+def prefix():
+    """What stands before the command."""
+    return []
+
+
+@pytest.fixture
+def starting(hermes, tmp_path, prefix):
     """The demo as a process of its own whose Hermes never connects; with the gateway's process ID."""
     kept = tmp_path / "kept"
     process = subprocess.Popen(
-        [sys.executable, "-c", STARTING, str(hermes), str(kept)],
+        [*prefix, sys.executable, "-c", STARTING, str(hermes), str(kept)],
         cwd=ROOT,
+        stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -193,7 +267,9 @@ def starting(hermes, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["ctrl-c", "sigterm"]
+    ("number", "status"),
+    [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)],
+    ids=["ctrl-c", "sigterm", "terminal-gone"],
 )
 def test_a_signal_ends_everything_that_was_started(starting, number, status):
     process, gateway = starting
@@ -202,6 +278,16 @@ def test_a_signal_ends_everything_that_was_started(starting, number, status):
     assert process.returncode == status, said
     assert "Traceback" not in said
     assert "Stopping everything" in shown
+    assert is_gone(gateway)
+
+
+@pytest.mark.parametrize("prefix", [["nohup"]])
+def test_under_nohup_it_outlives_its_terminal(starting):
+    process, gateway = starting
+    process.send_signal(signal.SIGHUP)
+    process.send_signal(signal.SIGTERM)
+    _, said = process.communicate(timeout=20)
+    assert process.returncode == 143, said
     assert is_gone(gateway)
 
 
