@@ -12,7 +12,7 @@ import queue
 import socket
 import threading
 from collections.abc import Iterator
-from contextlib import closing, suppress
+from contextlib import ExitStack, closing, suppress
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -133,14 +133,18 @@ class RunFeed:
     def __init__(self, address: str, target: str, token: Secret) -> None:
         self._changes: queue.SimpleQueue[tuple[str, Json] | None] = queue.SimpleQueue()
         self._connection = http.client.HTTPConnection(address, timeout=SILENCE_SECONDS)
-        try:
-            self._connection.request("GET", target, headers={"Authorization": f"Bearer {token.reveal()}"})
-            self._socket = self._connection.sock  # the connection lets go of it with the answer
-            self._answer = self._connection.getresponse()
-        except (OSError, http.client.HTTPException) as error:
-            raise TransportError("events", "connect", sent=False) from error
-        if self._answer.status != 200:  # noqa: PLR2004  # HTTP's own number
-            raise ProblemAnswer("events", self._answer.status, None)
+        with ExitStack() as unless_read:
+            unless_read.callback(self._connection.close)
+            try:
+                self._connection.request("GET", target, headers={"Authorization": f"Bearer {token.reveal()}"})
+                self._socket = self._connection.sock  # the connection lets go of it with the answer
+                self._answer = self._connection.getresponse()
+            except (OSError, http.client.HTTPException) as error:
+                raise TransportError("events", "connect", sent=False) from error
+            unless_read.callback(self._answer.close)
+            if self._answer.status != 200:  # noqa: PLR2004  # HTTP's own number
+                raise ProblemAnswer("events", self._answer.status, None)
+            unless_read.pop_all()
         threading.Thread(target=self._read, name="bothy-people-feed", daemon=True).start()
 
     def next(self, seconds: float) -> tuple[str, Json] | None:
@@ -167,6 +171,7 @@ class RunFeed:
         with suppress(OSError, ValueError, http.client.HTTPException, AttributeError):
             for kind, value in _events(iter(self._answer.readline, b"")):
                 self._changes.put((kind, value))
+        self._answer.close()
         self._changes.put(None)
 
 

@@ -8,8 +8,9 @@ from contextlib import closing
 import pytest
 
 from bothy_hermes.clock import system_clock
-from bothy_hermes.demo_person import Person, answer_text
+from bothy_hermes.demo_person import Person, RunFeed, answer_text
 from bothy_hermes.errors import ProblemAnswer, TransportError
+from bothy_hermes.secret import Secret
 
 STREAM = (
     b": still here\n\n"
@@ -35,6 +36,8 @@ class Answers(http.server.BaseHTTPRequestHandler):
             self.answer(200, b"no json")
         else:
             self.answer(404, b'{"code": "not_found"}', "application/problem+json")
+            if self.server.stays_open:
+                self.server.left.put(self.rfile.read(1))
 
     def answer(self, status, body, kind="application/json"):
         self.send_response(status)
@@ -95,6 +98,15 @@ def test_a_reader_that_is_closed_leaves_the_server(server, person):
         with pytest.raises(queue.Empty):
             server.left.get(timeout=0.05)
     assert server.left.get(timeout=5) == b""
+
+
+def test_a_refused_stream_leaves_no_connection_behind(server):
+    """Not even as long as somebody keeps the error, whose frames know the feed."""
+    server.stays_open = True
+    with pytest.raises(ProblemAnswer) as kept:
+        RunFeed(f"127.0.0.1:{server.server_port}", "/elsewhere", Secret("x"))
+    assert server.left.get(timeout=5) == b""
+    assert kept.value.status == 404
 
 
 def test_a_problem_names_its_code(person):
