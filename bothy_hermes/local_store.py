@@ -50,7 +50,8 @@ class LocalStore:
     """The open state directory of one server.
 
     Args:
-        directory: Made with mode 0700 when it is missing.
+        directory: Made with mode 0700 when it is missing. One that is there is empty or a server's: it is
+            closed to others, which a person's own directory must not be by a slip of the finger.
 
     Raises:
         StateLocked: Another process has it open.
@@ -126,10 +127,17 @@ class LocalStore:
         else:
             self._database.execute(_PUT, (change.table, change.key, dump_json(dump(change.record))))
 
+    @property
+    def _name(self) -> str:
+        return self.directory.absolute().name
+
     def _make_directory(self) -> None:
-        name = self.directory.name
+        name = self._name
         try:
             self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            there = {path.name for path in self.directory.iterdir()}
+            if there and not there & {LOCK_FILE, STATE_FILE}:
+                raise StateError(name, "holds other files; name a new directory, or one of a server")
             if stat.S_IMODE(self.directory.stat().st_mode) & 0o077:
                 self.directory.chmod(0o700)
         except FileExistsError:
@@ -148,7 +156,7 @@ class LocalStore:
         except OSError:
             lock.close()
             raise StateLocked(
-                self.directory.name,
+                self._name,
                 "another server uses this state directory; stop it or name another directory",
             ) from None
         return lock

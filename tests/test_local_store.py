@@ -2,6 +2,7 @@
 
 import sqlite3
 import stat
+from pathlib import Path
 
 import pytest
 
@@ -94,6 +95,25 @@ def test_a_directory_that_others_may_read_is_closed(tmp_path):
     tmp_path.chmod(0o755)
     LocalStore(tmp_path).close()
     assert stat.S_IMODE(tmp_path.stat().st_mode) == 0o700
+
+
+@pytest.mark.parametrize("name", ["notes.txt", ".profile"])
+def test_a_directory_of_somebody_elses_is_left_as_it_is(tmp_path, name):
+    """A server closes its directory to others: a home or a directory that many use must not become one."""
+    directory = tmp_path / "home"
+    directory.mkdir(mode=0o755)
+    (directory / name).write_text("mine")
+    with pytest.raises(StateError, match=r"^home: holds other files; name a new directory"):
+        LocalStore(directory)
+    assert stat.S_IMODE(directory.stat().st_mode) == 0o755
+    assert [path.name for path in directory.iterdir()] == [name]
+
+
+def test_a_directory_is_named_also_when_it_is_where_one_stands(tmp_path, monkeypatch):
+    (tmp_path / "notes.txt").write_text("mine")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(StateError, match=rf"^{tmp_path.name}: holds other files"):
+        LocalStore(Path())
 
 
 def test_a_second_server_is_refused(tmp_path):
