@@ -11,7 +11,7 @@ import asyncio
 import dataclasses
 import logging
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 from uuid import UUID
@@ -28,7 +28,7 @@ from .local_instance import Instance
 from .local_messages import check_content_size
 from .local_options import ACK_GRACE_SECONDS
 from .local_reads import agent_of, file_of
-from .local_rules import Refused, Violation, conflict
+from .local_rules import Refused, Violation, conflict, not_found
 from .wire_operations import OPEN_GATEWAY, OPERATIONS, Operation
 from .wire_words import SUBPROTOCOL, ProblemCode
 
@@ -82,6 +82,18 @@ class Fault:
 
 Fault.LOSE_BEFORE = Fault(lose="before")
 Fault.LOSE_AFTER = Fault(lose="after")
+
+
+class _OtherMethod(Refused):
+    """A path that is there, asked for with a method that it does not have.
+
+    Attributes:
+        allowed: The methods that it has.
+    """
+
+    def __init__(self, allowed: Iterable[str]) -> None:
+        super().__init__(405, ProblemCode.NOT_FOUND, "another method", violation=True)
+        self.allowed = sorted(allowed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +182,8 @@ class AgentSide:
         headers = self._gate.headers(refused)
         if refused.code is ProblemCode.RATE_LIMITED:
             headers["Retry-After"] = "1"
+        if isinstance(refused, _OtherMethod):
+            headers["Allow"] = ", ".join(refused.allowed)
         return problem(refused, headers=headers)
 
     def is_gateway(self, request: Request) -> bool:
@@ -194,14 +208,17 @@ class AgentSide:
 
     def _match(self, request: Request) -> tuple[Operation, Mapping[str, UUID]]:
         path = request.path.removeprefix(API_BASE)
-        known = False
+        allowed: set[str] = set()
         for route in _ROUTES:
             found = route.pattern.fullmatch(path)
-            if found is not None and request.method == route.operation.method:
+            if found is None:
+                continue
+            if request.method == route.operation.method:
                 return route.operation, {name: UUID(text) for name, text in found.groupdict().items()}
-            known = known or found is not None
-        why = "no such operation" if not known else "another method"
-        raise Refused(405 if known else 404, ProblemCode.NOT_FOUND, why, violation=True)
+            allowed.add(route.operation.method)
+        if allowed:
+            raise _OtherMethod(allowed)
+        raise not_found("no such operation")
 
     async def _disturbed(self, operation: Operation, ids: Mapping[str, UUID], request: Request) -> Response:
         fault = self._fault(operation.name, request)

@@ -31,6 +31,7 @@ def test_what_is_not_there(tmp_path, method, path, status):
     with rig(tmp_path, clean=False) as made:
         answer = made.call(method, path, made.agent_token)
         assert (answer.status, answer.code) == (status, "not_found")
+        assert answer.headers.get("Allow") == ("GET" if status == 405 else None)
         assert answer.headers["Content-Type"] == "application/problem+json"
         assert len(made.violations) == 1
 
