@@ -7,6 +7,7 @@ protocol (docs/protocol.md, the sections are named) and have no option.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from urllib.parse import urlsplit
 
 from .wire_words import MAX_CONTENT_BYTES, MAX_TOKEN_LIFE_SECONDS, BillingMode, ToolClass
 
@@ -83,6 +84,15 @@ class ServerOptions:
     max_content_bytes: int = MAX_CONTENT_BYTES
     token_life_seconds: int = MAX_TOKEN_LIFE_SECONDS
     public_url: str | None = None
+
+    @property
+    def public_origin(self) -> str | None:
+        """What a browser calls the server behind its proxy, in lower case; None without a public URL."""
+        if self.public_url is None:
+            return None
+        parts = urlsplit(self.public_url.lower())
+        usual = {"http": ":80", "https": ":443"}.get(parts.scheme, "")
+        return f"{parts.scheme}://{parts.netloc.removesuffix(usual)}"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "tool_class", ToolClass(self.tool_class))

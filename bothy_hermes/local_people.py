@@ -125,23 +125,23 @@ class PeopleSide:
 
     Args:
         instance: Does what people want, or refuses it.
-        hosts: The authorities, in lower case, under which the server is reached now.
+        origins: Returns those under which the server is reached now, in lower case.
         page: The page; read from the package by default.
     """
 
     def __init__(
-        self, instance: Instance, hosts: Callable[[], frozenset[str]], *, page: Page | None = None
+        self, instance: Instance, origins: Callable[[], frozenset[str]], *, page: Page | None = None
     ) -> None:
         self.instance = instance
         self.views = Views(instance)
         self.feed = Feed(instance.changes, self._describe, self.views.agent)
-        self._hosts = hosts
+        self._origins = origins
         self._page = page or Page.load()
 
     def answer(self, request: Request) -> Response:
         """Answer a request; what is refused is answered as a problem."""
         try:
-            check_sender(request, self._hosts())
+            check_sender(request, self._origins())
             if request.method in ("GET", "HEAD") and request.path == "/":
                 return self._page.response()
             return self._answer_call(request)

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import errno
+import os
 import threading
 from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import Any, TypeVar
-from urllib.parse import urlsplit
 from uuid import UUID
 
 from .clock import Clock, system_clock
@@ -89,7 +90,7 @@ class LocalServer:
         self._port = port
         self._agents = AgentSide(instance, lambda: self.api_url)
         self._gateways = Gateways(instance, self._agents.report)
-        people = PeopleSide(instance, self._authorities)
+        people = PeopleSide(instance, self._origins)
         self._sockets = Sockets(instance, self._agents, people, self._gateways)
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run_loop, name="bothy-server", daemon=True)
@@ -130,8 +131,7 @@ class LocalServer:
             server._call(server._listen())
         except (OSError, OverflowError) as error:
             server._end()
-            why = getattr(error, "strerror", None) or "no such port"
-            raise StateError(f"{host}:{port}", f"cannot be listened on ({why})") from None
+            raise StateError(f"{host}:{port}", f"cannot be listened on ({_why(error)})") from None
         return server
 
     # How to get in ---------------------------------------------------------------------------------
@@ -149,8 +149,9 @@ class LocalServer:
 
     @property
     def page_url(self) -> str:
-        """The page."""
-        return f"{self.origin}/"
+        """The page: at the public address when a proxy with TLS gives the server one."""
+        public = self.instance.options.public_origin
+        return f"{self.origin if public is None or not public.startswith('https:') else public}/"
 
     @property
     def instance_id(self) -> UUID:
@@ -276,10 +277,10 @@ class LocalServer:
         except Exception as error:  # noqa: BLE001  # the next commit or tick may do better
             self._agents.failed("pump", error)
 
-    def _authorities(self) -> frozenset[str]:
+    def _origins(self) -> frozenset[str]:
         names = {self._host, "127.0.0.1", "localhost", "::1"}
-        found = {f"{bracketed(name)}:{self._port}".lower() for name in names}
-        public = urlsplit(self.instance.options.public_url or "").netloc.lower()
+        found = {f"http://{bracketed(name)}:{self._port}".lower() for name in names}
+        public = self.instance.options.public_origin
         return frozenset(found | ({public} if public else set()))
 
     async def _leave(self, code: int) -> None:
@@ -287,6 +288,14 @@ class LocalServer:
 
     async def _cut(self, consumer: str | None) -> None:
         self._gateways.cut(consumer)
+
+
+def _why(error: OSError | OverflowError) -> str:
+    """Say why an address is not listened on, without what asyncio says around it."""
+    if isinstance(error, OverflowError):
+        return "no such port"
+    known = error.errno in errno.errorcode
+    return os.strerror(error.errno) if known and error.errno is not None else str(error.strerror or error)
 
 
 async def _stop_listening(listener: asyncio.Server) -> None:

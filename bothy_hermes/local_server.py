@@ -31,6 +31,8 @@ REMOTE_SENTENCE = (
 )
 
 
+MAX_PORT = 65_535
+
 _PRINTABLE = re.compile(r"[\x21-\x7e]+")
 
 
@@ -62,7 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def serve(options: argparse.Namespace) -> int:
-    """Run the server until SIGTERM or Ctrl-C.
+    """Run the server until SIGTERM, Ctrl-C, or the end of its terminal (unless under `nohup`).
 
     Args:
         options: What `add_arguments` reads.
@@ -74,12 +76,17 @@ def serve(options: argparse.Namespace) -> int:
     remote = not is_loopback(options.host)
     if remote and not options.allow_remote:
         raise ConfigError("--host", "is not an address of this machine alone; add --allow-remote to consent")
+    if not 0 <= options.port <= MAX_PORT:
+        raise ConfigError("--port", f"expected 0 to {MAX_PORT}")
     if options.public_url is not None:
         options.public_url = read_public_url(options.public_url)
     stop = threading.Event()
     with contextlib.ExitStack() as stack:
-        for name in (signal.SIGTERM, signal.SIGINT):
-            before = signal.signal(name, lambda _number, _frame: stop.set())
+        for name in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            before = signal.getsignal(name)
+            if name == signal.SIGHUP and before is signal.SIG_IGN:
+                continue
+            signal.signal(name, lambda _number, _frame: stop.set())
             stack.callback(signal.signal, name, before)
         state = options.state or stack.enter_context(tempfile.TemporaryDirectory(prefix="bothy-server-"))
         server = _start(options, Path(state))

@@ -36,23 +36,23 @@ FOREIGN_SITES = frozenset({"cross-site", "same-site"})
 """Values of `Sec-Fetch-Site` that name another page as the sender; another port is `same-site`."""
 
 
-def check_sender(request: Request, hosts: frozenset[str]) -> None:
+def check_sender(request: Request, origins: frozenset[str]) -> None:
     """Refuse what a foreign page or a foreign name sent; nothing but headers is looked at.
 
     Args:
         request: The request.
-        hosts: The authorities (`127.0.0.1:8080`), in lower case, under which this server is reached.
+        origins: Those under which this server is reached (`http://127.0.0.1:8080`), in lower case.
 
     Raises:
         Refused: 403 `forbidden`.
     """
+    hosts = {origin.partition("://")[2] for origin in origins}
     if request.headers.get("host", "").lower() not in hosts:
         raise Refused(403, ProblemCode.FORBIDDEN, "this server is not reached under that name")
     origin = request.headers.get("origin")
-    own = {f"http://{host}" for host in hosts}
     opens_page = request.method == "GET" and request.headers.get("sec-fetch-mode") == "navigate"
     foreign = request.headers.get("sec-fetch-site") in FOREIGN_SITES and not opens_page
-    if foreign or (origin is not None and origin.lower() not in own):
+    if foreign or (origin is not None and origin.lower() not in origins):
         raise Refused(403, ProblemCode.FORBIDDEN, "another page may not use this server")
 
 

@@ -24,7 +24,7 @@ DOCUMENT = Path(__file__).parents[1] / "docs" / "people-api.md"
 @pytest.fixture
 def side(tmp_path):
     instance = Instance(LocalStore(tmp_path / "server"), system_clock(), ServerOptions())
-    yield PeopleSide(instance, lambda: frozenset({HOST}))
+    yield PeopleSide(instance, lambda: frozenset({f"http://{HOST}"}))
     instance.close()
 
 

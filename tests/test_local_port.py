@@ -90,7 +90,8 @@ def test_a_port_that_is_taken_is_named_and_nothing_stays_open(tmp_path):
     server = LocalServer.start(tmp_path / "one")
     try:
         port = int(server.origin.rpartition(":")[2])
-        with pytest.raises(StateError, match=rf"^127\.0\.0\.1:{port}: cannot be listened on"):
+        sentence = rf"^127\.0\.0\.1:{port}: cannot be listened on \(Address already in use\)$"
+        with pytest.raises(StateError, match=sentence):
             LocalServer.start(tmp_path / "two", port=port)
         LocalServer.start(tmp_path / "two").stop()
     finally:
@@ -157,11 +158,18 @@ def test_the_address_this_machine_reaches_it_under(tmp_path, host, shown):
 
 
 def test_a_public_url_is_what_adapters_use(tmp_path):
-    """Proofs are made for it, and the page may be asked for under its name."""
+    """Proofs are made for it, and the page works under its name: people get links to it."""
     options = ServerOptions(public_url="https://chat.example.com/api/v1")
     server = LocalServer.start(tmp_path, options=options)
     try:
         assert server.api_url == "https://chat.example.com/api/v1"
+        assert server.page_url == "https://chat.example.com/"
+        ada = server.people[0]
+        assert ada.login_url == f"https://chat.example.com/#token={ada.token}"
+        for origin, status in (("https://chat.example.com", 201), ("http://chat.example.com", 403)):
+            sent = {"Host": "chat.example.com", "Origin": origin}
+            answer = call(server, "POST", "/threads", ada.token, {}, base="/people/v1", **sent)
+            assert answer.status == status
         assert call(server, "GET", "/", base="", Host="chat.example.com").status == 200
         assert call(server, "GET", "/", base="", Host="evil.example.com").status == 403
     finally:

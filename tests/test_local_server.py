@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -25,7 +26,7 @@ def start(*options):
     )
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_one_ready_line_and_a_clean_stop(tmp_path, number):
     state = tmp_path / "state"
     process = start("--state", str(state), "--json", "--dpop")
@@ -130,6 +131,28 @@ def test_a_directory_in_use_is_one_sentence(tmp_path):
 )
 def test_which_addresses_are_this_machines(host, loopback):
     assert is_loopback(host) is loopback
+
+
+def test_under_nohup_it_outlives_its_terminal(tmp_path):
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # a child inherits it, as from `nohup`
+    try:
+        process = start("--state", str(tmp_path / "state"), "--json")
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    page_url = json.loads(process.stdout.readline())["page_url"]
+    process.send_signal(signal.SIGHUP)
+    with urllib.request.urlopen(page_url) as page:
+        assert page.status == 200
+    process.terminate()
+    process.communicate(timeout=20)
+    assert process.returncode == 0
+
+
+@pytest.mark.parametrize("port", ["-1", "65536"])
+def test_a_port_that_is_none_is_refused_by_its_name(tmp_path, capsys, port):
+    assert main(["local-server", "--state", str(tmp_path / "state"), "--port", port]) == 2
+    assert capsys.readouterr().err == "bothy_hermes: --port: expected 0 to 65535\n"
+    assert not (tmp_path / "state").exists()
 
 
 def test_without_a_state_directory_nothing_stays():

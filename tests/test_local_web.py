@@ -11,7 +11,7 @@ from bothy_hermes.local_http import Request
 from bothy_hermes.local_rules import Refused
 from bothy_hermes.local_web import PAGE_FILE, SAFE_HEADERS, Page, check_sender
 
-HOSTS = frozenset({"127.0.0.1:8080", "localhost:8080"})
+ORIGINS = frozenset({"http://127.0.0.1:8080", "http://localhost:8080", "https://bothy.example"})
 
 
 def request(method="GET", path="/people/v1/me", **headers):
@@ -27,10 +27,11 @@ def request(method="GET", path="/people/v1/me", **headers):
         {"origin": "http://127.0.0.1:8080"},
         {"origin": "http://localhost:8080", "sec_fetch_site": "same-origin"},
         {"sec_fetch_site": "none"},
+        {"host": "bothy.example", "origin": "https://bothy.example", "sec_fetch_site": "same-origin"},
     ],
 )
 def test_the_servers_own_page_and_programs_may_ask(headers):
-    check_sender(request("POST", **headers), HOSTS)
+    check_sender(request("POST", **headers), ORIGINS)
 
 
 @pytest.mark.parametrize(
@@ -43,6 +44,7 @@ def test_the_servers_own_page_and_programs_may_ask(headers):
         {"origin": "http://attacker.example"},
         {"origin": "https://127.0.0.1:8080"},
         {"origin": "http://127.0.0.1:8081"},
+        {"host": "bothy.example", "origin": "http://bothy.example"},
         {"origin": "null"},
         {"origin": ""},
         {"sec_fetch_site": "cross-site"},
@@ -51,22 +53,22 @@ def test_the_servers_own_page_and_programs_may_ask(headers):
 )
 def test_foreign_names_and_foreign_pages_are_refused(headers):
     with pytest.raises(Refused) as caught:
-        check_sender(request("POST", **headers), HOSTS)
+        check_sender(request("POST", **headers), ORIGINS)
     assert (caught.value.status, caught.value.code) == (403, "forbidden")
 
 
 def test_a_link_on_another_page_may_open_the_page():
-    check_sender(request(path="/", sec_fetch_site="cross-site", sec_fetch_mode="navigate"), HOSTS)
+    check_sender(request(path="/", sec_fetch_site="cross-site", sec_fetch_mode="navigate"), ORIGINS)
 
 
 def test_a_foreign_page_that_navigates_may_not_post():
     with pytest.raises(Refused):
-        check_sender(request("POST", sec_fetch_site="cross-site", sec_fetch_mode="navigate"), HOSTS)
+        check_sender(request("POST", sec_fetch_site="cross-site", sec_fetch_mode="navigate"), ORIGINS)
 
 
 def test_a_request_without_a_host_is_refused():
     with pytest.raises(Refused):
-        check_sender(Request(method="GET", path="/"), HOSTS)
+        check_sender(Request(method="GET", path="/"), ORIGINS)
 
 
 def policy():
