@@ -373,6 +373,7 @@ def test_a_run_that_was_still_sending_ends_when_it_has_sent_all(tmp_path, monkey
         async with recovered(made) as task:
             asked = len(made.api.named("list_runs"))
             await made.fake.advance(recovery.LEFT_SECONDS)
+            assert recovery.LEFT_SECONDS in made.fake.slept
             assert (await made.state_of(), end_of(made)) == (state, None)
             await asyncio.sleep(0.02)
             assert len(made.api.named("list_runs")) == asked
