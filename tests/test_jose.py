@@ -1,5 +1,6 @@
 """Compact JWS and P-256 JWKs are read in exactly one spelling."""
 
+import base64
 import json
 
 import pytest
@@ -22,6 +23,8 @@ from bothy_hermes.jose import (
     thumbprint,
 )
 from tests.fakes.edge_kit import AGENT_KEY, OTHER_KEY, SERVER_KEY, pem, signed
+
+P256_OID = bytes.fromhex("2a8648ce3d030107")  # 1.2.840.10045.3.1.7
 
 JWK = public_jwk(SERVER_KEY.public_key())
 
@@ -246,6 +249,9 @@ def test_a_key_file_holds_a_p256_key_without_a_password():
         pem(ec.derive_private_key(5, ec.SECP384R1())),
     ]
     wrong.append(pem(rsa.generate_private_key(65537, 2048)))
+    der = base64.b64decode(b"".join(pem(AGENT_KEY).split(b"\n")[1:-2]))
+    of_no_curve = base64.encodebytes(der.replace(P256_OID, P256_OID[:-1] + b"\x09"))
+    wrong.append(b"-----BEGIN PRIVATE KEY-----\n" + of_no_curve + b"-----END PRIVATE KEY-----\n")
     for data in wrong:
         with pytest.raises(ValueError, match=r"^expected a (private )?key"):
             load_private_key(data)
