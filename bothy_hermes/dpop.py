@@ -190,7 +190,7 @@ def _check_url(claimed: Any, url: str) -> None:
 
 
 def _check_age(value: Any, now: datetime) -> datetime:
-    if isinstance(value, bool) or not isinstance(value, int):
+    if not isinstance(value, int):
         raise ProofRefused("iat")
     try:
         issued_at = datetime.fromtimestamp(value, UTC)
