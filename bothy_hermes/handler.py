@@ -16,7 +16,7 @@ from .codec import JsonObject
 from .defaults import LOGGER_NAME
 from .errors import describe
 from .proof import Proof
-from .run_calls import response_call
+from .run_calls import finish_call, response_call
 from .run_cards import NOT_WAITING, failed
 from .run_outbox import RunOutbox
 from .run_tokens import RunToken
@@ -24,6 +24,8 @@ from .runs import RunWork
 from .secret import Secret
 from .services import Services
 from .store import EntryMove, EntryState, InboxEntry
+from .store_values import ENTRY_MOVES
+from .wire import FinishRun, Metrics
 from .wire_events import FollowupEvent, Interaction, Invocation, RunEndedEvent
 from .wire_words import Outcome, Reason
 
@@ -46,7 +48,7 @@ class Handler:
         self._works: dict[UUID, RunWork] = {}
         self._tasks: dict[UUID, asyncio.Task[None]] = {}
         self._tokens: dict[UUID, RunToken] = {}
-        self._owed: set[UUID] = set()
+        self._owed: dict[UUID, UUID | None] = {}  # runs, and the event whose entry their end closes
         self._lingering: dict[UUID, RunWork] = {}
         self._closing = False
         self._closed = False
@@ -97,7 +99,7 @@ class Handler:
         if run_id in self._tasks:
             if token is not None:
                 self.take_token(run_id, token)
-            self._owed.add(run_id)
+            self._owed[run_id] = self._owed.get(run_id) or entry_id
             return
         self._send_rest(run_id, RunToken(self._services.api, run_id, token), entry_id)
 
@@ -192,11 +194,23 @@ class Handler:
             await self._slots.acquire()
             try:
                 await work.work()
+            except Exception:
+                await self._end_broken(work)
+                raise
             finally:
                 self._free_slot(work)
         finally:
             self._works.pop(work.run_id, None)
-            self._owed.add(work.run_id)
+            self._owed[work.run_id] = work.entry_id
+
+    async def _end_broken(self, work: RunWork) -> None:
+        """Store an end for a run whose work broke off before it had one: nobody else would end it."""
+        store = self._services.store
+        entry = await store.entry(work.entry_id)
+        if entry is not None and EntryState.FINISHING in ENTRY_MOVES[entry.state]:
+            end = FinishRun(outcome=Outcome.FAILED, reason=Reason.ADAPTER_ERROR, metrics=Metrics())
+            call = finish_call(work.run_id, end)
+            await store.move_entry(work.entry_id, EntryState.FINISHING, [call])
 
     def _free_slot(self, work: RunWork) -> None:
         """Give the slot back, but not before Hermes has: a turn that it goes on with takes one of its own."""
@@ -232,8 +246,7 @@ class Handler:
             del self._tasks[run_id], self._tokens[run_id]
         if run_id in self._owed and run_id not in self._tasks:
             # Stored after the task looked for the last time: it is sent now.
-            self._owed.discard(run_id)
-            self._send_rest(run_id, source)
+            self._send_rest(run_id, source, self._owed.pop(run_id))
         error = None if task.cancelled() else task.exception()
         if error is not None:
             _log.error("run %s: its work broke off: %s", run_id, describe(error))

@@ -26,9 +26,11 @@ from .errors import (
     ConfigError,
     ProblemAnswer,
     RunEnded,
+    StateError,
     TokenRefused,
     TransportError,
     WireError,
+    describe,
 )
 from .run_calls import Sending, is_loss
 from .store import Change, EntryState, OutboxCall, Store, StoredCall
@@ -128,6 +130,14 @@ class RunOutbox:
             changes = await self._make(call)
         except (ProblemAnswer, WireError) as error:
             await self._give_up(stored, error)
+        except StateError:
+            raise  # nothing is known about the call: the next process makes it
+        except Exception as error:
+            if call.operation == FINISH_RUN.name:
+                raise
+            # A mistake of ours in one call would keep all that comes behind it, the run's end too.
+            _log.error("run %s: %s broke: %s", self._run_id, call.operation, describe(error))
+            await self._give_up(stored, WireError("", "cannot be made"))
         else:
             await self._settle(stored, changes)
 

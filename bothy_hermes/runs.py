@@ -72,6 +72,7 @@ class RunWork(OutboxEvents):
     ) -> None:
         self._services = services
         self._entry = entry
+        self.entry_id = entry.event_id
         self.invocation = invocation
         self.run_id = invocation.run.id
         self.thread_id = invocation.run.thread_id

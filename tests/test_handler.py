@@ -13,6 +13,7 @@ from bothy_hermes.run_calls import finish_call, message_call, response_call
 from bothy_hermes.run_cards import failed
 from bothy_hermes.runtime import ResolvedCredential
 from bothy_hermes.store import EntryState
+from bothy_hermes.turn_view import TurnView
 from bothy_hermes.wire import CreateMessage, FinishRun, Metrics
 from bothy_hermes.wire_events import Interaction, RunEndedEvent
 from bothy_hermes.wire_words import KeyType, Outcome, Reason, RunState
@@ -139,6 +140,27 @@ def test_a_run_whose_work_breaks_off_frees_its_slot(tmp_path, caplog):
         handling(tmp_path, steps, max_active_runs=1)
     assert "broke off" in caplog.text
     assert "xyzzy" not in caplog.text
+
+
+@pytest.mark.parametrize("where", ["costs", "edits"])
+def test_a_run_whose_work_breaks_off_before_its_end_has_one(tmp_path, monkeypatch, where):
+    """A mistake while the end is put together: its thread must not be taken for ever."""
+
+    def broken(_view):
+        raise RuntimeError
+
+    monkeypatch.setattr(TurnView, where, broken)
+
+    async def steps(made, handler):
+        await begin(made, handler)
+        made.turns.release.set()
+        await made.until(lambda: end_of(made))
+        assert await handler.settle(5)
+        assert end_of(made) == ("failed", "adapter_error")
+        assert await made.state_of() is EntryState.DONE
+        assert [message.content for message in made.api.messages] == ["done"]
+
+    handling(tmp_path, steps)
 
 
 # What events do -----------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 """Sending what a run owes: in order, from disk, each call once more rather than never."""
 
 import asyncio
+import logging
 from uuid import UUID
 
 import pytest
@@ -130,6 +131,22 @@ def test_a_refused_message_makes_the_run_fail_and_is_counted(tmp_path):
     assert left == []
     assert state is EntryState.DONE
     assert sum(counters.values()) == 1
+
+
+def test_a_call_that_cannot_be_made_holds_up_nothing_behind_it(tmp_path, caplog):
+    """A mistake of ours in one call costs that call: it would break each sender anew, and the run its end."""
+
+    async def steps(_store, outbox):
+        await outbox.put(message_call(RUN, message("one", "m1")), message_call(RUN, message("two", "m2")))
+        await outbox.put(finish_call(RUN, finished()))
+        await asyncio.wait_for(outbox.run(), 5)
+
+    with caplog.at_level(logging.ERROR):
+        taken, left, state, counters = run(tmp_path, steps, m1=RuntimeError("xyzzy"))
+    assert taken == [("message", RUN, "two"), ("finish", RUN, "failed", "adapter_error")]
+    assert (left, state, sum(counters.values())) == ([], EntryState.DONE, 1)
+    assert "createMessage broke" in caplog.text
+    assert "xyzzy" not in caplog.text
 
 
 def test_messages_of_a_run_that_ended_are_given_up(tmp_path):
