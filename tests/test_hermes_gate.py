@@ -157,6 +157,7 @@ class TestJudging:
 
         def ask(payee):
             asked.append(payee)
+            threading.Event().wait(0.02)  # a second question that is possible comes meanwhile
             return answer
 
         made, found = RequestGate(RUN, SPENDS, ask, lambda: None), []
