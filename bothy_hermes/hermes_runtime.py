@@ -46,6 +46,10 @@ START_SECONDS = 10.0
 END_SECONDS = 10.0
 """How long the end of an interrupted agent is waited for; measured are 1 to 2 seconds."""
 
+LATE_SECONDS = 3.0
+"""How long an end is waited for that nobody has interrupted: Hermes tells it before it sends the answer,
+and not at all where it has given up what the model wrote."""
+
 BUSY_SECONDS = START_SECONDS + END_SECONDS + 5.0
 """How long a thread's last turn is waited for: until it was reached, its agent ended, and Hermes had
 tidied up, which it does just after the end that it reports."""
@@ -156,8 +160,9 @@ class HermesRuntime:
         if not await self._within(active.started.wait(), START_SECONDS):
             return active.end("not_started")
         await active.processed.wait()
-        if active.judge.asked and not await self._within(active.over.wait(), END_SECONDS):
-            _log.warning("run %s: the agent did not end in %.0f s", active.request.run_id, END_SECONDS)
+        patience = END_SECONDS if active.judge.cancelled else LATE_SECONDS
+        if active.judge.asked and not await self._within(active.over.wait(), patience):
+            _log.warning("run %s: the agent told no end in %.0f s", active.request.run_id, patience)
         self._drop_held(active)
         await active.flush()
         return active.end("no_model_request")

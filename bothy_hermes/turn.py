@@ -292,12 +292,13 @@ class TurnJudge:
         if self._last is _Last.ENDED and not self._ended_with_text():
             empty = self._end is not None and self._end.completed
             return Verdict(TextKind.NOTICE, Notice.EMPTY_ANSWER if empty else Notice.MODEL_ERROR)
-        if self._last in {_Last.ENDED, _Last.FINAL_REPLY}:
+        if self._last is _Last.ENDED:
             self._answered = True
             return Verdict(TextKind.ANSWER)
         if self._last is _Last.TOOL_REPLY:
             return Verdict(TextKind.INTERIM)
-        return Verdict(TextKind.NOTICE, Notice.UNMARKED)
+        # Words that Hermes has rewritten come after the end: it has given up what the model wrote.
+        return Verdict(TextKind.NOTICE, Notice.MODEL_ERROR)
 
     def _ended_with_text(self) -> bool:
         end = self._end

@@ -12,6 +12,7 @@ import pytest
 from bothy_hermes.hermes_runtime import (
     BUSY_SECONDS,
     END_SECONDS,
+    LATE_SECONDS,
     POLL_SECONDS,
     START_SECONDS,
 )
@@ -22,6 +23,7 @@ from bothy_hermes.runtime import (
     PromptKind,
     ResolvedCredential,
     Spending,
+    TurnEnd,
     TurnOutcome,
 )
 from bothy_hermes.turn_facts import Asked, Payee, Replied, Requested, RequestFailed
@@ -96,8 +98,12 @@ class TestTurn:
 
         play(scene)
 
-    def test_an_agent_that_never_ends_is_not_awaited_for_ever(self, play):
-        """A bounded wait, then the turn is over for the run."""
+    @pytest.mark.parametrize(
+        ("cancelled", "seconds", "outcome"),
+        [(True, END_SECONDS, TurnOutcome.CANCELLED), (False, LATE_SECONDS, TurnOutcome.FAILED)],
+    )
+    def test_an_agent_that_never_ends_is_not_awaited_for_ever(self, play, cancelled, seconds, outcome):
+        """A bounded wait, then the turn is over for the run; a short one when nobody has interrupted it."""
 
         async def scene(gateway):
             task, _ = start(gateway, request())
@@ -105,11 +111,11 @@ class TestTurn:
             gateway.runtime.threads.processing_started(str(request().message_id))
             gateway.say(request(), Asked(MAIN))
             await settle()
-            gateway.done(request())
-            await gateway.fake.advance(END_SECONDS - 0.1)
+            gateway.done(request(), cancelled=cancelled)
+            await gateway.fake.advance(seconds - 0.1)
             assert not task.done()
             await gateway.fake.advance(0.2)
-            assert (await task).detail == "no_end"
+            assert await task == TurnEnd(outcome, "no_end")
 
         play(scene)
 

@@ -6,7 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from bothy_hermes.turn_facts import Asked, Payee, Replied, RequestFailed
+from bothy_hermes.turn_facts import Asked, Payee, Replied, Requested, RequestFailed
 from tests.fakes.clock import settle
 from tests.fakes.runtime_kit import ENDED, MAIN, Gateway, request, scenes, start
 
@@ -60,6 +60,20 @@ class TestRefusals:
             assert told.of("answer", "interim", "draft") == []
             assert gateway.runtime.threads.dropped == {kind: 2}
             assert (await gateway.send(request(), "Five.", notify=True))[0]
+            task.cancel()
+
+        play(scene)
+
+    def test_hermes_own_words_about_a_turn_are_taken_and_posted_nowhere(self, play):
+        """Refused, Hermes would keep them and send them again after a restart."""
+
+        async def scene(gateway):
+            task, told = start(gateway, request())
+            await settle()
+            gateway.say(request(), Asked(MAIN), Requested(MAIN))
+            await settle()
+            assert await gateway.send(request(), "Stopped: it repeats itself.", notify=True) == (None, False)
+            assert told.of("answer", "interim", "draft") == []
             task.cancel()
 
         play(scene)

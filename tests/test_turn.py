@@ -109,6 +109,17 @@ class TestWhoseText:
         made = judge(Asked(MAIN), reply("Let me look.", 1), ended("tool_loop", completed=False, failed=True))
         assert said(made, "I stopped.") is Notice.MODEL_ERROR
 
+    @pytest.mark.parametrize(
+        "facts",
+        [[], [Requested(MAIN)], [Requested(MAIN), reply("Round and round.")]],
+        ids=["asked", "requested", "replied"],
+    )
+    def test_the_explanation_of_a_turn_that_hermes_gave_up_is_a_notice(self, facts):
+        """Hermes 0.22 discards an answer that goes round in circles, and tells no end of the turn."""
+        made = judge(Asked(MAIN), *facts)
+        assert said(made, "Stopped: it repeats itself.") is Notice.MODEL_ERROR
+        assert (made.end().outcome, made.end().detail) == (TurnOutcome.FAILED, "no_end")
+
     def test_a_reply_without_any_model_request_is_a_notice(self):
         """A limit or a refusal answers although nobody was asked."""
         assert said(judge(), "Too many sessions.") is Notice.NO_MODEL
