@@ -10,9 +10,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from .local_model_words import STEERED, WORD, WORDS, Reply, Turn, Word, hello, say
+from .local_model_words import STEERED, WORD, WORDS, Call, Reply, Turn, Word, hello, say
 
 _NOTES = re.compile(r"\[(?:System note|IMPORTANT|Runtime note):.*?\]", re.DOTALL)
 """What Hermes adds to a person's message."""
@@ -27,7 +28,24 @@ def decide(body: Mapping[str, Any]) -> Reply:
     if aside is not None:
         return aside
     turn, word = _read_turn(messages, _tool_names(body))
-    return word.reply(turn) if word else hello(turn)
+    reply = word.reply(turn) if word else hello(turn)
+    return replace(reply, calls=tuple(_as_offered(call, body) for call in reply.calls))
+
+
+def _as_offered(call: Call, body: Mapping[str, Any]) -> Call:
+    """The call in the form that this Hermes takes: before 0.21 a question stood by itself, not in a list."""
+    questions = call.arguments.get("questions")
+    return Call(call.name, questions[0]) if questions and "question" in _parameters(body, call.name) else call
+
+
+def _parameters(body: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """What a request says that a tool takes, nothing when it does not say."""
+    for tool in body.get("tools") or ():
+        function = tool.get("function", {}) if isinstance(tool, Mapping) else {}
+        if function.get("name") == name:
+            found: Mapping[str, Any] = function.get("parameters", {}).get("properties", {})
+            return found
+    return {}
 
 
 # Reading a request --------------------------------------------------------------------------------

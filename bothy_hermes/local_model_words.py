@@ -149,7 +149,8 @@ def _result_text(result: str) -> str:
     text = result
     if isinstance(value, dict):
         answers = [one.get("user_response") for one in value.get("responses") or ()]
-        text = value.get("output") or value.get("error") or ", ".join(map(str, answers)) or result
+        said = value.get("output") or value.get("error") or ", ".join(map(str, answers))
+        text = said or value.get("user_response") or result
     return " ".join(str(text).split())[:500]
 
 
