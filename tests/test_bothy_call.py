@@ -318,6 +318,8 @@ def test_a_server_from_another_time_is_not_believed():
     setting.run()
     error = setting.fails(ClockRefused, patient=False)
     assert error.skew == 7200
+    setting.transport.always("getJwks", lost())
+    assert setting.fails(ClockRefused, patient=False).skew == 7200
     assert len(setting.transport.sent("getMe")) == 1
 
 

@@ -128,6 +128,18 @@ def test_only_the_choices_that_hermes_offers_are_shown(choices):
         assert (answer_of(prompt, f"appr:7:{choice}", ()) is not None) == (choice in choices)
 
 
+@pytest.mark.parametrize(
+    ("offered", "shown"), [((), ["once", "always", "cancel"]), (("cancel", "once"), ["once", "cancel"])]
+)
+def test_a_confirmation_offers_what_hermes_names_or_else_everything(offered, shown):
+    """Its choices are fixed in Hermes, which may leave them unsaid."""
+    prompt = Prompt(PromptKind.CONFIRMATION, "3", choices=offered)
+    components = build_card(prompt).components
+
+    assert [parse_custom_id(one.custom_id).choice for one in components] == shown
+    assert (answer_of(prompt, "sc:always:3", ()) is not None) is ("always" in shown)
+
+
 def test_a_command_that_cannot_be_shown_can_only_be_denied():
     """Nobody approves what nobody could read."""
     prompt = Prompt(PromptKind.APPROVAL, "7", choices=("once", "always", "deny"), command="ls " * 1000)
@@ -221,6 +233,15 @@ def test_a_select_stands_for_the_chosen_answer():
     assert answer_of(prompt, "cl:7:1", ["6"]) is None
 
 
+@pytest.mark.parametrize(("count", "custom_id"), [(MAX_BUTTONS, "cl:7:4"), (MAX_BUTTONS + 1, "cl:7:select")])
+def test_where_buttons_end_a_select_begins(count, custom_id):
+    """What the card shows is what an interaction may use."""
+    prompt = clarify(*map(str, range(count)), hermes_id="7")
+
+    assert [one.custom_id for one in build_card(prompt).components][-1] == custom_id
+    assert answer_of(prompt, custom_id, ["4"] if custom_id.endswith("select") else ()).value == "4"
+
+
 @pytest.mark.parametrize(
     ("prompt", "custom_id", "value", "label"),
     [
@@ -266,6 +287,7 @@ def test_decision_9_an_interaction_that_does_not_fit_its_card_stands_for_nothing
     [
         ("Green", "Green"),
         (" green ", "Green"),
+        ("1", "Red (Recommended)"),
         ("2", "Green"),
         ("3", "Blue"),
         ("4", "4"),

@@ -105,6 +105,28 @@ def test_a_call_that_comes_later_wakes_the_sender(tmp_path):
     assert [call[0] for call in taken] == ["message", "finish"]
 
 
+def test_who_has_nothing_to_send_does_not_ask_the_disk(tmp_path):
+    """It sleeps until a call is stored, the second time as well."""
+
+    async def steps(store, outbox):
+        asked, usual = [], store.calls
+
+        async def calls(run_id=None):
+            asked.append(run_id)
+            return await usual(run_id)
+
+        store.calls = calls
+        sending = asyncio.ensure_future(outbox.run())
+        for number in range(2):
+            await outbox.put(message_call(RUN, message("more", f"m{number}")))
+            await asyncio.sleep(0.03)  # hundreds of questions for a sender that does not sleep
+        assert len(asked) <= 7
+        await outbox.put(finish_call(RUN, finished()))
+        await asyncio.wait_for(sending, 5)
+
+    run(tmp_path, steps)
+
+
 def test_the_same_call_put_twice_is_sent_once(tmp_path):
     async def steps(_store, outbox):
         for _ in range(3):
