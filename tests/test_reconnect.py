@@ -76,7 +76,8 @@ def test_the_table_stays_as_it_is(snapshot):
 @given(st.sampled_from(Where), st.integers(-5, 70_000))
 def test_every_code_has_a_rule(where, code):
     """A code that nobody thought of is a loss, never an exception."""
-    assert rule_for(Ending(where, code)).action in Action
+    rule = rule_for(Ending(where, code))
+    assert (rule.where is where and rule.first <= code <= rule.last) or rule.action is Action.BACKOFF
 
 
 def made(fake=None, uniform=None):
@@ -129,6 +130,7 @@ def test_retry_after_is_honoured():
     _, reconnector = made()
     assert reconnector.after(Ending(Where.HTTP, 429, retry_after=120.0)).seconds == 120.5
     assert reconnector.after(Ending(Where.HTTP, 503, retry_after=7.0)).seconds == 8.0
+    assert reconnector.after(Ending(Where.HTTP, 401, retry_after=120.0)).seconds == 125.0
 
 
 @pytest.mark.parametrize("ending", [Ending(Where.HTTP, 401), Ending(Where.CLOSE, 4401)])
@@ -178,6 +180,13 @@ def test_being_replaced_now_and_then_is_no_fight():
     fake, reconnector = made()
     for _ in range(10):
         assert replaced_after(fake, reconnector, 400).seconds == 45
+
+
+def test_a_fight_is_seen_however_often_restarts_came_before():
+    """The last three count."""
+    fake, reconnector = made()
+    waits = [replaced_after(fake, reconnector, lived).seconds for lived in (400, 400, 400, 400, 5)]
+    assert waits == [45, 45, 45, 45, 600]
 
 
 def test_the_moves_of_a_connection():

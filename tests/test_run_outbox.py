@@ -217,11 +217,14 @@ def test_what_is_pending_is_written_before_the_end(tmp_path):
 
     async def scenario():
         server = Server()
-        server.refusals = {"m2": ProblemAnswer("createMessage", 413, "content_too_long")}
+        server.refusals = {
+            "m2": ProblemAnswer("createMessage", 413, "content_too_long"),
+            "m3": ProblemAnswer("createMessage", 413, None),
+        }
         store = await opened(tmp_path)
         outbox = RunOutbox(server, store, RUN, None, clock=CLOCK, entry_id=EVENT, events=watcher)
         await outbox.put(message_call(RUN, message("one")), message_call(RUN, message("two", "m2")))
-        await outbox.put(finish_call(RUN, finished()))
+        await outbox.put(message_call(RUN, message("three", "m3")), finish_call(RUN, finished()))
         await asyncio.wait_for(outbox.run(), 5)
         await store.close()
 
@@ -229,6 +232,7 @@ def test_what_is_pending_is_written_before_the_end(tmp_path):
     assert watcher.told == [
         ("done", "createMessage"),
         ("content_too_long", "createMessage"),
+        ("413", "createMessage"),
         ("before", "finishRun"),
         ("done", "finishRun"),
     ]
