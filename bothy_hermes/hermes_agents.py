@@ -54,7 +54,7 @@ class AgentsAtWork(ABC):
         return None if agent is None else hermes_control.agent_of_session(agent, session_id)
 
     def _agent_in_sight(self, turn: TurnRequest) -> Any | None:
-        return hermes_held.running_agent(self.gateway_runner, self.session_key(turn))
+        return hermes_held.asking_agent(self.gateway_runner, self.session_key(turn))
 
     def halt(self, turn: TurnRequest) -> None:
         """Interrupt the agents at work on a turn, on their own thread, before they send anything."""

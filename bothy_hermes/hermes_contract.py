@@ -185,6 +185,7 @@ USES = (
     Use(
         Need.SERVE, "the agent at work in a thread", ("runner:_peek_session_state", "runner:_running_agents")
     ),
+    Use(Need.SERVE, "the same before Hermes shows it", ("runner:_agent_cache",)),
     Use(
         Need.NOTHING,
         "the state of a thread (from 0.21 on)",

@@ -34,6 +34,20 @@ def running_agent(runner: Any, session_key: str, message_id: str | None = None) 
     return agent if callable(getattr(agent, "steer", None)) else None
 
 
+def asking_agent(runner: Any, session_key: str) -> Any | None:
+    """Return the agent that may be asking the model for a thread at this moment, None when there is none.
+
+    Hermes shows a turn's agent up to 0.05 s after it was made, and later when the loop is busy; the first
+    request may leave before that. Among the agents that it keeps for later turns it is from the beginning.
+    """
+    running = running_agent(runner, session_key)
+    if running is not None:
+        return running
+    entry = getattr(runner, "_agent_cache", {}).get(session_key)
+    kept = entry[0] if isinstance(entry, tuple) and entry else entry
+    return kept if callable(getattr(kept, "steer", None)) else None
+
+
 def drop(agent: Any | None, adapter: Any, session_key: str, message_ids: Collection[str]) -> None:
     """Take back what Hermes still holds.
 

@@ -67,6 +67,33 @@ def test_the_agent_of_a_text_that_became_a_turn_of_its_own_is_stopped_too(platfo
     assert platform.child._disable_streaming is False
 
 
+@pytest.mark.parametrize("entry", [lambda agent: (agent, "signature", 3), lambda agent: agent])
+def test_an_agent_that_hermes_does_not_show_yet_is_stopped(platform, entry):
+    """Hermes looks for it every 0.05 seconds, and not while its loop is busy: it may be asking before."""
+    platform.gateway_runner.turns.clear()
+    platform.gateway_runner._agent_cache["key"] = entry(platform.at_work)
+    assert platform.agent(TURN) is None
+    assert platform.key_type(TURN, "child", "anthropic") is KeyType.OAUTH
+    platform.halt(TURN)
+    assert platform.at_work.stops == [None]
+
+
+def test_the_agent_that_hermes_shows_is_the_one(platform):
+    """One that is kept may be of an earlier turn."""
+    kept = hermes.Agent()
+    platform.gateway_runner._agent_cache["key"] = (kept, "signature", 3)
+    platform.halt(TURN)
+    assert platform.at_work.stops == [None]
+
+
+@pytest.mark.parametrize("entry", [None, (), (None, "signature"), SimpleNamespace(steer=None)])
+def test_what_is_kept_and_is_no_agent_is_none(platform, entry):
+    platform.gateway_runner.turns.clear()
+    platform.gateway_runner._agent_cache["key"] = entry
+    with pytest.raises(LookupError):
+        platform.halt(TURN)
+
+
 def test_where_no_agent_is_in_sight_nothing_is_stopped_and_that_is_said(platform):
     """Whoever asked has to know that the request may leave."""
     platform.gateway_runner.turns.clear()

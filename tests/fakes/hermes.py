@@ -119,6 +119,7 @@ class Runner:
         self._startup_restore_in_progress = False
         self._busy_input_mode = busy_mode
         self.turns = {}
+        self._agent_cache = {}
         self.queued = {}
         self.sessions = {}
         self.rows = {}
