@@ -86,14 +86,16 @@ def test_the_first_change_is_written_at_once():
 
 def test_decision_7_a_draft_is_shown_when_it_is_a_moment_old():
     async def steps(clock, server, box, patcher):
+        await clock.advance(100)
         for word in ("There", "There are", "There are two"):
             box.draft(word)
             patcher.poke_draft()
             await clock.advance(DRAFT_SECONDS / 3)
+        await clock.advance(DRAFT_SECONDS)
 
     server, _ = scenario(steps)
     assert server.document["last_text_excerpt"] == "There are two"
-    assert server.taken_at == [pytest.approx(DRAFT_SECONDS)]
+    assert server.taken_at == [pytest.approx(100 + DRAFT_SECONDS)]
 
 
 def test_a_draft_that_soon_becomes_the_answer_is_no_patch():
@@ -155,6 +157,33 @@ def test_the_end_does_not_wait_for_the_interval():
 
     server, _ = scenario(steps)
     assert server.taken_at == [0.0, 0.0]
+
+
+def test_the_end_waits_for_the_patch_that_is_under_way():
+    """It is made of what the server has then, and not refused for being made of less."""
+
+    async def steps(_clock, server, box, patcher):
+        usual, asked, answering = server.update_run, [], asyncio.Event()
+
+        async def slowly(run_id, auth, body):
+            asked.append(body.base_version)
+            await answering.wait()
+            return await usual(run_id, auth, body)
+
+        server.update_run = slowly
+        box.draft("one")
+        patcher.poke()
+        await settle()
+        box.draft("two")
+        last = asyncio.ensure_future(patcher.flush())
+        await settle()
+        assert asked == [1]
+        answering.set()
+        await last
+        assert asked == [1, 2]
+        assert server.document["last_text_excerpt"] == "two"
+
+    scenario(steps)
 
 
 def test_nothing_pending_costs_no_request():
