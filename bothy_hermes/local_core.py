@@ -16,6 +16,7 @@ from uuid import UUID
 
 from .clock import Clock
 from .codec import dump
+from .errors import WireError
 from .local_options import ServerOptions
 from .local_records import (
     AgentRecord,
@@ -185,6 +186,14 @@ def agent_principal(agent: AgentRecord) -> Principal:
 
 
 def digest(body: Any) -> str:
-    """Hash a wire value so that equal bodies have equal hashes: a missing member is a null one."""
+    """Hash a wire value so that equal bodies have equal hashes: a missing member is a null one.
+
+    Raises:
+        WireError: A text in it, which was carried as it came, is none that UTF-8 can hold.
+    """
     text = json.dumps(dump(body), sort_keys=True, ensure_ascii=False)
-    return hashlib.sha256(text.encode()).hexdigest()
+    try:
+        data = text.encode()
+    except UnicodeEncodeError:
+        raise WireError("", "holds a lone surrogate") from None
+    return hashlib.sha256(data).hexdigest()

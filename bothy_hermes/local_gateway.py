@@ -8,11 +8,12 @@ the port accepted. What is delivered when is decided in `local_events`, what eve
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from email.utils import format_datetime
 
-from websockets.exceptions import PayloadTooBig
+from websockets.exceptions import PayloadTooBig, ProtocolError
 from websockets.frames import Frame as WebSocketFrame
 from websockets.frames import Opcode
 from websockets.http11 import Request as WebSocketRequest
@@ -53,6 +54,7 @@ WRONG_VERSION = 4426
 RESTARTING = 1012
 _RECONNECT = frozenset({REPLACED, RESTARTING})
 _READ_BYTES = 65_536
+_NO_WEBSOCKET = "a handshake that opens no WebSocket"
 
 
 class Gateways:
@@ -61,12 +63,17 @@ class Gateways:
     Args:
         instance: The domain.
         report: Takes violations.
+
+    Attributes:
+        silence: The logger of every connection's protocol; it says nothing.
     """
 
     def __init__(self, instance: Instance, report: Callable[[Violation], None]) -> None:
         self.instance = instance
         self.report = report
         self._connections: set[Connection] = set()
+        # websockets writes whole frames and header fields at its debug level, tokens included.
+        self.silence = logging.Logger("silent", logging.CRITICAL + 1)  # noqa: LOG001  # nobody else's
 
     async def serve(
         self,
@@ -156,10 +163,12 @@ class Connection:
         self._instance = gateways.instance
         self._reader = reader
         self._writer = writer
-        self._protocol = ServerProtocol(subprotocols=[Subprotocol(SUBPROTOCOL)], max_size=MAX_FRAME_BYTES)
+        self._protocol = ServerProtocol(
+            subprotocols=[Subprotocol(SUBPROTOCOL)], max_size=MAX_FRAME_BYTES, logger=gateways.silence
+        )
         self._pong = asyncio.Event()
         self._parts: list[bytes] = []
-        self._oversize = False
+        self._unreadable = False
         self.consumer = consumer
         self.link: Link | None = None
         self.costs_enabled = self._instance.options.costs_enabled
@@ -204,6 +213,7 @@ class Connection:
         self._protocol.receive_data(head)
         requests = [one for one in self._protocol.events_received() if isinstance(one, WebSocketRequest)]
         if not requests:
+            self._violation(_NO_WEBSOCKET)
             self.abort()
             return False
         response = self._protocol.accept(requests[0])
@@ -215,7 +225,7 @@ class Connection:
         self._protocol.send_response(response)
         opened = self._protocol.state is WebSocketState.OPEN
         if not opened:
-            self._violation("a handshake that opens no WebSocket")
+            self._violation(_NO_WEBSOCKET)
         self._flush()
         return opened
 
@@ -254,11 +264,19 @@ class Connection:
         for event in self._protocol.events_received():
             if isinstance(event, WebSocketFrame):
                 self._take(event)
-        if isinstance(self._protocol.parser_exc, PayloadTooBig) and not self._oversize:
-            self._oversize = True
-            self._violation("a frame over 1 MiB")
+        self._judge_bytes()
         self._flush()
         return data
+
+    def _judge_bytes(self) -> None:
+        """Count, once, what websockets ended the connection for; one that only broke off is no fault."""
+        found = self._protocol.parser_exc
+        if self._unreadable or not isinstance(found, (PayloadTooBig, ProtocolError, UnicodeDecodeError)):
+            return
+        self._unreadable = True
+        self._violation(
+            "a frame over 1 MiB" if isinstance(found, PayloadTooBig) else "bytes that are no frame"
+        )
 
     def _take(self, frame: WebSocketFrame) -> None:
         if self.link is not None:

@@ -111,12 +111,14 @@ class BadRequest(Exception):
     Attributes:
         status: What the client is told.
         why: A fixed sentence.
+        cut: Whether they only break off, as a connection does that is lost.
     """
 
-    def __init__(self, status: int, why: str) -> None:
+    def __init__(self, status: int, why: str, *, cut: bool = False) -> None:
         super().__init__(status, why)
         self.status = status
         self.why = why
+        self.cut = cut
 
     @property
     def code(self) -> ProblemCode:

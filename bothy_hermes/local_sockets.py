@@ -17,6 +17,7 @@ from .local_gateway import Gateways
 from .local_http import MAX_HEAD_BYTES, BadRequest, Request, Response, problem, read_head, write_head
 from .local_instance import Instance
 from .local_people import PeopleSide
+from .local_rules import Violation
 from .wire_words import MAX_BODY_BYTES, ProblemCode
 
 IDLE_SECONDS = 75.0
@@ -93,6 +94,7 @@ class Sockets:
 
     async def _serve_one(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
         """Serve one request; return whether the connection may serve another."""
+        head = b""
         try:
             with self._no_request():
                 head = await self._read_head(reader)
@@ -104,6 +106,8 @@ class Sockets:
                 return False
             request = await self._read_body(reader, writer, request)
         except BadRequest as error:
+            if not error.cut and _is_for_agents(head):
+                self._agents.report(Violation("http", error.why))
             await self._send(writer, problem(error.status, error.code), keep_alive=False)
             return False
         response = await self._answer(request)
@@ -131,7 +135,7 @@ class Sockets:
                 return await reader.readuntil(b"\r\n\r\n")
         except asyncio.IncompleteReadError as error:
             if error.partial:
-                raise BadRequest(400, "a request without an end") from None
+                raise BadRequest(400, "a request without an end", cut=True) from None
             return b""
         except asyncio.LimitOverrunError:
             raise BadRequest(431, "a head that is too long") from None
@@ -202,6 +206,12 @@ class Sockets:
             raise failed
 
 
+def _is_for_agents(head: bytes) -> bool:
+    """Whether a head that may be none at all asks for something of the agent API."""
+    target = head.partition(b" ")[2]
+    return target.startswith(API_BASE.encode())
+
+
 async def _send_all(writer: asyncio.StreamWriter, stream: AsyncIterator[bytes]) -> None:
     async for chunk in stream:
         await _write(writer, chunk)
@@ -223,4 +233,4 @@ async def _read_exactly(reader: asyncio.StreamReader, length: int) -> bytes:
     try:
         return await reader.readexactly(length)
     except asyncio.IncompleteReadError:
-        raise BadRequest(400, "a body that ends too early") from None
+        raise BadRequest(400, "a body that ends too early", cut=True) from None

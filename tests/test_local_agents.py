@@ -68,6 +68,13 @@ def test_a_patch_nested_deeply_costs_an_answer_only(tmp_path):
         assert not any("server" in one for one in made.violations)
 
 
+def test_a_patch_with_half_a_character_is_refused_as_any_other(tmp_path):
+    with rig(tmp_path, clean=False) as made:
+        answer = made.running().status(1, "\ud800")
+        assert (answer.status, answer.code) == (422, "validation_failed")
+        assert made.violations == ["updateRun: value: holds a lone surrogate"]
+
+
 def test_a_body_over_the_limit(tmp_path):
     with rig(tmp_path, clean=False) as made:
         path = f"/api/v1/agents/{made.instance.agent.id}/heartbeat"

@@ -5,9 +5,9 @@ from datetime import timedelta
 import pytest
 
 from bothy_hermes.codec import parse
-from bothy_hermes.errors import IllegalMove
+from bothy_hermes.errors import IllegalMove, WireError
 from bothy_hermes.local_core import digest
-from bothy_hermes.wire import CreateMessage
+from bothy_hermes.wire import CreateMessage, UpdateRun
 from bothy_hermes.wire_words import EventType, RunState
 from tests.fakes.local_kit import rig
 
@@ -19,6 +19,13 @@ def test_equal_bodies_have_equal_hashes():
     three = {**one, "content": "a"}
     hashes = [digest(parse(CreateMessage, body)) for body in (one, two, three)]
     assert hashes[0] == hashes[1] != hashes[2]
+
+
+def test_a_text_that_utf_8_cannot_hold_has_no_hash():
+    """A patch carries any JSON, and JSON can write half of a pair."""
+    patch = parse(UpdateRun, {"base_version": 1, "patch": [{"op": "test", "path": "", "value": "\ud800"}]})
+    with pytest.raises(WireError, match="value: holds a lone surrogate"):
+        digest(patch)
 
 
 def test_a_run_moves_by_its_table(tmp_path):

@@ -2,9 +2,11 @@
 
 import contextlib
 import json
+import logging
 import threading
 import time
 from contextlib import contextmanager
+from socket import SHUT_WR
 from urllib.parse import urlsplit
 from uuid import uuid4
 
@@ -20,6 +22,8 @@ from bothy_hermes.local_port import LocalServer
 from tests.fakes.frozen_protocol import check_frame
 from tests.fakes.local_kit import HEARTBEAT
 from tests.fakes.local_wire import call, raw
+
+SILENT = logging.Logger("client", logging.CRITICAL + 1)  # noqa: LOG001  # the client's own words do not count
 
 
 @contextmanager
@@ -168,6 +172,20 @@ def test_a_handshake_that_is_none(tmp_path, key):
         assert server.violations == ["gateway: a handshake that opens no WebSocket"]
 
 
+def test_a_handshake_with_more_than_websockets_reads_is_counted(tmp_path):
+    with served(tmp_path, clean=False) as server:
+        token = server.agent.token_file.read_text().strip()
+        answer = raw(
+            server,
+            f"GET /api/v1/agents/{server.agent.id}/gateway?consumer=x HTTP/1.1\r\nHost: h\r\n"
+            f"Authorization: Bearer {token}\r\nUpgrade: websocket\r\n".encode()
+            + b"X: y\r\n" * 200
+            + b"Sec-WebSocket-Protocol: bothy.agent.v1\r\n\r\n",
+        )
+        assert answer == b""
+        assert server.violations == ["gateway: a handshake that opens no WebSocket"]
+
+
 def test_a_fault_of_the_handshake(tmp_path):
     with served(tmp_path) as server:
         server.fault = lambda name, _request: Fault.answer(503) if name == "openGateway" else None
@@ -252,6 +270,45 @@ def test_a_frame_over_one_mebibyte(tmp_path):
                 socket.ws.send(iter(parts) if len(parts) > 1 else parts[0])
             assert socket.ended() == ([], 1009)
         assert server.violations == ["gateway: a frame over 1 MiB"] * 2
+
+
+@pytest.mark.parametrize(
+    ("data", "code"),
+    [
+        (b"\x81\x02{}", 1002),
+        (b"\xf1\x80abcd", 1002),
+        (b"\x83\x80abcd", 1002),
+        (b"\x80\x80abcd", 1002),
+        (b"\x88\x81abcd1", 1002),
+        (b"\x88\x83\x00\x00\x00\x00\x03\xe8\xff", 1007),
+    ],
+    ids=["unmasked", "reserved bits", "unknown opcode", "nothing to continue", "half a code", "no UTF-8"],
+)
+def test_bytes_that_are_no_frame_are_counted_once(tmp_path, data, code):
+    with served(tmp_path, clean=False) as server:
+        socket = Socket(server)
+        socket.receive()
+        socket.ws.socket.sendall(data * 3)
+        assert socket.ended() == ([], code)
+        assert server.violations == ["gateway: bytes that are no frame"]
+
+
+def test_a_frame_that_breaks_off_is_a_lost_connection(tmp_path):
+    with served(tmp_path) as server:
+        socket = Socket(server)
+        socket.receive()
+        socket.ws.socket.sendall(b"\x81\x90abcd")
+        socket.ws.socket.shutdown(SHUT_WR)
+        socket.ended()
+
+
+def test_nothing_is_logged_of_what_travels(tmp_path, caplog):
+    """At its debug level the library would write header fields and frames, tokens included."""
+    with caplog.at_level(logging.DEBUG, "websockets"), served(tmp_path) as server:
+        socket = Socket(server, logger=SILENT)
+        socket.ready()
+        socket.close()
+    assert not [one for one in caplog.records if one.name.startswith("websockets")]
 
 
 def test_a_frame_in_fragments_is_one_frame(tmp_path):

@@ -17,6 +17,7 @@ from bothy_hermes.local_port import LocalServer
 from tests.fakes.local_wire import call, raw, read_all
 
 JWKS = b"GET /api/v1/jwks.json HTTP/1.1\r\nHost: h\r\n"
+TWICE = "a header that may be there once is there twice"
 
 
 @contextmanager
@@ -76,6 +77,26 @@ def test_bytes_that_are_no_good_request(tmp_path, data, status):
         assert json.loads(answer.partition(b"\r\n\r\n")[2])["code"] == codes.get(status, "validation_failed")
         assert not any("server" in one for one in server.violations)
         assert alive(server)
+
+
+@pytest.mark.parametrize(
+    ("data", "counted"),
+    [
+        (JWKS + b"Transfer-Encoding: chunked\r\n\r\n", ["http: a body without a length"]),
+        (JWKS + b"Content-Length: 99999999\r\n\r\n", ["http: a body that is far too long"]),
+        (JWKS + b"Content-Length: 5\r\nContent-Length: 5\r\n\r\n", [f"http: {TWICE}"]),
+        (JWKS + b"Content-Length: 5\r\n\r\nabc", []),
+        (JWKS, []),
+        (b"GET / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n", []),
+    ],
+)
+def test_what_the_adapter_may_not_send_is_counted_before_it_is_a_request(tmp_path, data, counted):
+    """What only breaks off was a connection that was lost, and what others send is no violation."""
+    with served(tmp_path, clean=False) as server, opened(server) as connection:
+        connection.sendall(data)
+        connection.shutdown(socket.SHUT_WR)
+        assert read_all(connection).startswith(b"HTTP/1.1 4")
+        assert server.violations == counted
 
 
 def test_a_body_that_ends_too_early(tmp_path):
