@@ -1,6 +1,7 @@
 """Writing the live box: merged, in time, and never in the way."""
 
 import asyncio
+from types import SimpleNamespace
 from uuid import UUID
 
 import pytest
@@ -12,6 +13,7 @@ from bothy_hermes.json_patch import apply_patch
 from bothy_hermes.live_box import LiveBox
 from bothy_hermes.run_patches import DRAFT_SECONDS, Patcher
 from bothy_hermes.wire import RunDocument
+from bothy_hermes.wire_words import MAX_PATCH_OPERATIONS, RunState
 from tests.fakes.clock import FakeClock, settle
 
 RUN = UUID("0192f4a0-7b1c-7000-8000-0000000000aa")
@@ -86,6 +88,8 @@ def test_the_first_change_is_written_at_once():
 
 def test_decision_7_a_draft_is_shown_when_it_is_a_moment_old():
     async def steps(clock, server, box, patcher):
+        box.status("is running ls")
+        patcher.poke()
         await clock.advance(100)
         for word in ("There", "There are", "There are two"):
             box.draft(word)
@@ -95,7 +99,7 @@ def test_decision_7_a_draft_is_shown_when_it_is_a_moment_old():
 
     server, _ = scenario(steps)
     assert server.document["last_text_excerpt"] == "There are two"
-    assert server.taken_at == [pytest.approx(100 + DRAFT_SECONDS)]
+    assert server.taken_at == [0.0, pytest.approx(100 + DRAFT_SECONDS)]
 
 
 def test_a_draft_that_soon_becomes_the_answer_is_no_patch():
@@ -232,6 +236,50 @@ def test_a_refusal_ends_the_box_and_nothing_else(refusal):
         assert server.taken_at == []
 
     scenario(steps)
+
+
+@pytest.mark.parametrize(("state", "taken"), [(RunState.RUNNING, [1, 5]), (RunState.FAILED, [1])])
+def test_after_a_refusal_the_box_goes_on_from_what_the_server_has(state, taken):
+    """Unless the run is over: then nobody needs a box any more."""
+    asked = []
+
+    async def steps(clock, server, box, patcher):
+        usual = server.update_run
+
+        async def update_run(run_id, auth, body):
+            asked.append(body.base_version)
+            return await usual(run_id, auth, body)
+
+        async def get_run(_run_id, _auth):
+            document = parse(RunDocument, server.document)
+            return SimpleNamespace(document=document, run=SimpleNamespace(state=state))
+
+        server.update_run, server.get_run = update_run, get_run
+        server.document = EMPTY | {"version": 5}
+        server.answers = [ProblemAnswer("updateRun", 422, "validation_failed")]
+        for text in ("one", "two"):
+            box.draft(text)
+            patcher.poke()
+            await clock.advance(INTERVAL)
+
+    scenario(steps)
+    assert asked == taken
+
+
+def test_what_one_patch_cannot_hold_follows_in_the_next():
+    """Without a change of the box that would tell it again."""
+
+    async def steps(clock, server, box, patcher):
+        for number in range(MAX_PATCH_OPERATIONS + 20):
+            box.status(f"is running {number}")
+        patcher.poke()
+        await settle()
+        assert len(server.document["steps"]) < MAX_PATCH_OPERATIONS
+        await clock.advance(INTERVAL)
+        assert len(server.document["steps"]) == MAX_PATCH_OPERATIONS + 20
+
+    server, _ = scenario(steps)
+    assert server.taken_at == [0.0, INTERVAL]
 
 
 def test_a_mistake_in_the_box_does_not_reach_the_turn():

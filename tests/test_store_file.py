@@ -133,6 +133,17 @@ def test_a_link_in_the_files_place_is_refused(tmp_path):
     assert (tmp_path / "victim").stat().st_size == 0
 
 
+def test_a_file_of_somebody_else_is_refused(made, monkeypatch):
+    """Its permissions are its owner's to change."""
+
+    def refuse(_handle, _mode):
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "fchmod", refuse)
+    with pytest.raises(StateError, match=r"state.sqlite3: is not ours \(Operation not permitted\)"):
+        open_database(made)
+
+
 def test_something_else_in_the_files_place_is_refused(tmp_path):
     """A directory or a pipe is no state file."""
     os.mkfifo(tmp_path / "state.sqlite3")
