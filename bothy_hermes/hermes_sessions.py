@@ -76,7 +76,8 @@ class HermesSessions:
     async def title(self, session_id: str) -> str | None:
         """The title that the model gave a session; a title that Hermes derived is none."""
         row = await self._row(session_id)
-        if row is None or row.get("title_source") != "llm":
+        # 0.19 derives none and says nothing about where a title is from.
+        if row is None or row.get("title_source", "llm") != "llm":
             return None
         title = row.get("title")
         return title if isinstance(title, str) and title.strip() else None

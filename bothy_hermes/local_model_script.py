@@ -33,7 +33,9 @@ def decide(body: Mapping[str, Any]) -> Reply:
 
 
 def _as_offered(call: Call, body: Mapping[str, Any]) -> Call:
-    """The call in the form that this Hermes takes: before 0.21 a question stood by itself, not in a list."""
+    """The call in the form that this Hermes takes: 0.19 has a question by itself, and another task list."""
+    if call.name == "todo_list" and "todo" in _tool_names(body):
+        return Call("todo", call.arguments)
     questions = call.arguments.get("questions")
     return Call(call.name, questions[0]) if questions and "question" in _parameters(body, call.name) else call
 
@@ -124,8 +126,15 @@ def _title(messages: Sequence[Mapping[str, Any]]) -> Reply:
     return Reply(text=json.dumps({"title": " ".join(["Script:", *words]) if words else "Script"}))
 
 
+def _bare_title(messages: Sequence[Mapping[str, Any]]) -> Reply:
+    """The title as 0.19 wants it: no JSON around it, made of what stands after the person's name."""
+    said = _person_text(messages[-1]).removeprefix("User:").partition("Assistant:")[0]
+    return Reply(text=json.loads(_title([{"content": said}]).text)["title"])
+
+
 _ASIDES: Mapping[str, Callable[[Sequence[Mapping[str, Any]]], Reply]] = {
     "You name chat sessions": _title,
+    "Generate a short, descriptive title": _bare_title,
     "APPROVE, DENY, or ESCALATE": lambda _messages: Reply(text="ESCALATE"),
     "You are a summarization agent": lambda _messages: say("A conversation with the scripted model."),
 }

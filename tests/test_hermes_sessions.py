@@ -10,6 +10,7 @@ from bothy_hermes.runtime import MAX_ANCESTORS, SessionSwitch
 from tests.fakes import hermes
 
 FIRST, CHILD, RESET = "20261130_120000_aaaaaaaa", "20261130_130000_bbbbbb", "20261130_140000_cccccccc"
+OLD = "20261130_110000_eeeeeeee"
 ROWS = {
     FIRST: {
         "id": FIRST,
@@ -26,6 +27,7 @@ ROWS = {
         "title": "D",
         "title_source": "derived",
     },
+    OLD: {"id": OLD, "source": "bothy", "title": "Old"},
     "20261130_150000_dddddddd": {"id": "20261130_150000_dddddddd", "source": "cli"},
     "Mine": {"id": FIRST, "source": "bothy"},
     "Watering": {"id": FIRST, "source": "bothy"},
@@ -109,8 +111,8 @@ def test_a_circle_of_ancestors_has_an_end():
 
 
 @pytest.mark.parametrize(
-    ("session", "title"), [(FIRST, "Mine"), (RESET, None), (CHILD, None), ("none", None)]
+    ("session", "title"), [(FIRST, "Mine"), (RESET, None), (CHILD, None), ("none", None), (OLD, "Old")]
 )
 def test_only_the_models_title_is_one(session, title):
-    """Hermes derives one from the first words before that."""
+    """Hermes derives one from the first words before that; 0.19 does not, and has no such column."""
     assert ask(sessions().title(session)) == title

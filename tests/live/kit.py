@@ -18,11 +18,17 @@ import bothy_hermes
 from bothy_hermes.clock import system_clock
 from bothy_hermes.demo_person import answer_text
 from bothy_hermes.demo_world import DemoWorld
+from bothy_hermes.hermes_versions import hermes_version
 from bothy_hermes.local_options import ServerOptions
 
 PACKAGE = Path(bothy_hermes.__file__).parent
 ENDED = ("completed", "failed", "cancelled")
 RUN_SECONDS = 60.0
+
+
+def in_019():
+    """Whether these tests ask Hermes 0.19; docs/versions.md says where it differs."""
+    return (hermes_version() or "").startswith("0.19.")
 
 
 @dataclass

@@ -5,6 +5,8 @@ import yaml
 
 from bothy_hermes.install_plan import Entry
 from bothy_hermes.local_rules import Refused
+from bothy_hermes.wire_words import MessageKind
+from tests.live.kit import in_019
 from tests.live.talk import Talk
 
 TOOLSETS = ("terminal", "clarify", "delegation")
@@ -34,8 +36,9 @@ def test_a_button_answers_a_question_in_hermes_own_words(talk):
     run_id = talk.say("clarify")
     (card,) = talk.cards(run_id)
     assert "Which colour shall it be?" in card.content
-    assert talk.labels(card) == ["Blue (Recommended)", "Green", "Red"]
-    assert talk.press(card, "Blue") == ("acknowledged", "Blue (Recommended)")
+    blue = "Blue" if in_019() else "Blue (Recommended)"
+    assert talk.labels(card) == [blue, "Green", "Red"]
+    assert talk.press(card, "Blue") == ("acknowledged", blue)
     assert talk.ended(run_id).state == "completed"
     assert talk.texts(run_id) == ["The tool said: Blue"]
 
@@ -58,7 +61,10 @@ def test_one_of_several_choices_is_one_answer_whatever_signs_it_holds(talk):
     (card,) = talk.cards(run_id)
     assert talk.press(card, "Salt, pepper")[0] == "acknowledged"
     assert talk.ended(run_id).state == "completed"
-    assert talk.texts(run_id) == ["The tool said: ['Salt, pepper']"]
+    several = (
+        "Salt, pepper" if in_019() else "['Salt, pepper']"
+    )  # which knows no question with several answers
+    assert talk.texts(run_id) == [f"The tool said: {several}"]
 
 
 def test_a_command_that_is_allowed_once_runs_and_is_asked_about_again(talk):
@@ -121,9 +127,19 @@ def allowed_for_good(world):
     return config.get("command_allowlist") or []
 
 
+def denied_by_hermes(talk, run_id):
+    """Hermes 0.19 asks nobody about a subagent's command: it denies it."""
+    assert talk.ended(run_id).state == "completed"
+    assert [one for one in talk.messages(run_id) if one.kind is MessageKind.CARD] == []
+    assert " ran" not in talk.texts(run_id)[0].replace("ran by", "")
+
+
 def test_two_commands_at_once_are_answered_crosswise(talk):
     """Each answer reaches the command that its card shows, in whatever order."""
     run_id = talk.say("approvals")
+    if in_019():
+        denied_by_hermes(talk, run_id)
+        return
     cards = talk.cards(run_id, 2)
     first = next(card for card in cards if "bothy-first" in card.content)
     second = next(card for card in cards if "bothy-second" in card.content)
@@ -139,6 +155,9 @@ def test_two_commands_at_once_are_answered_crosswise(talk):
 def test_a_subagents_question_is_asked_in_the_run_that_sent_it(talk):
     """Its command runs in the child once the parent's person has allowed it."""
     run_id = talk.say("delegate approve")
+    if in_019():
+        denied_by_hermes(talk, run_id)
+        return
     (card,) = talk.cards(run_id)
     assert talk.press(card, "Allow once")[0] == "acknowledged"
     assert talk.ended(run_id).state == "completed"
