@@ -110,6 +110,7 @@ def test_an_answer_replies_to_its_question_and_an_interim_text_does_not(tmp_path
         await watched.view.on_answer("done")
         assert [call.body["reply_to"] for call in await watched.stored()] == [None, str(MESSAGE)]
         assert await watched.said() == [("interim", "I will look."), ("answer", "done")]
+        assert watched.patcher.pokes == 2
 
     watching(tmp_path, steps)
 
@@ -273,6 +274,7 @@ def test_a_draft_is_the_excerpt_until_it_is_a_message(tmp_path):
         assert (watched.patcher.pokes, watched.patcher.drafts) == (0, 1)
         await watched.view.on_answer("There are two.")
         assert not watched.box.content.last_text_excerpt
+        assert watched.patcher.pokes == 1
 
     watching(tmp_path, steps)
 
@@ -281,7 +283,17 @@ def test_a_prompt_that_nobody_can_answer_is_a_failed_step(tmp_path):
     async def steps(watched):
         watched.view.on_prompt("asked for a password")
         (step,) = watched.box.content.steps
-        assert str(step.state) == "failed"
+        assert (str(step.state), watched.patcher.pokes) == ("failed", 1)
+
+    watching(tmp_path, steps)
+
+
+def test_a_remark_is_read_beside_the_work(tmp_path):
+    async def steps(watched):
+        watched.view.remark(None)
+        assert watched.patcher.pokes == 0
+        watched.view.remark("The session was not found.")
+        assert (watched.box.content.status_line, watched.patcher.pokes) == ("The session was not found.", 1)
 
     watching(tmp_path, steps)
 
@@ -313,6 +325,7 @@ def test_the_end_of_a_turn_leaves_no_step_running(tmp_path, outcome, note, state
         (step,) = watched.box.content.steps
         assert str(step.state) == state
         assert watched.box.content.status_line == note
+        assert watched.patcher.pokes == 2
 
     watching(tmp_path, steps)
 
