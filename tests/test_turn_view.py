@@ -244,7 +244,8 @@ def test_a_text_that_went_out_in_parts_is_not_rewritten(tmp_path):
     """Its first part would say everything, and the others part of it again."""
 
     async def steps(watched):
-        message_id = await watched.view.on_answer("word " * 1000)
+        message_id = await watched.view.on_answer("word " * 300)
+        assert len(await watched.stored()) == 2
         watched.view.on_edit(message_id, "short")
         assert watched.view.edits() == []
 
