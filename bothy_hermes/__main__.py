@@ -58,16 +58,25 @@ def _carry_out(options: argparse.Namespace) -> int:
         status: int = options.command(options)
     except WatchLost as error:
         return _refuse(str(error), EXIT_LOST)
-    except BothyError as error:
-        return _refuse(str(error))
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
     except BrokenPipeError:
         return EXIT_UNREAD
-    except OSError as error:
-        where = error.filename2 or error.filename
-        return _refuse(f"{where}: {error.strerror}" if where else error.strerror or str(error))
+    except (BothyError, ModuleNotFoundError, OSError) as error:
+        return _refuse(_sentence(error))
     return status
+
+
+def _sentence(error: Exception) -> str:
+    """Say what an error means to whoever started the command; a room of ours that is missing is a bug."""
+    if isinstance(error, OSError):
+        where = error.filename2 or error.filename
+        return f"{where}: {error.strerror}" if where else error.strerror or str(error)
+    if isinstance(error, ModuleNotFoundError):
+        if (error.name or "").startswith(PACKAGE_NAME):
+            raise error
+        return f"the library {error.name} is missing; run the Python that this package is installed in"
+    return str(error)
 
 
 def _mend_streams() -> None:

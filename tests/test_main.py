@@ -87,6 +87,28 @@ def test_what_the_system_refuses_is_a_sentence_too(monkeypatch, capsys, error, s
     assert capsys.readouterr().err == f"bothy_hermes: {sentence}\n"
 
 
+def test_a_library_that_is_missing_is_a_sentence(monkeypatch, capsys):
+    """As for whoever runs a checkout that nobody has installed."""
+
+    def missing(_options):
+        raise ModuleNotFoundError("No module named 'jwt'", name="jwt")
+
+    monkeypatch.setattr(commands, "_protocol", missing)
+    assert commands.main(["protocol"]) == 2
+    assert capsys.readouterr().err == (
+        "bothy_hermes: the library jwt is missing; run the Python that this package is installed in\n"
+    )
+
+
+def test_a_missing_room_is_a_bug_and_not_hidden(monkeypatch):
+    def missing(_options):
+        raise ModuleNotFoundError("No module", name="bothy_hermes.nowhere")
+
+    monkeypatch.setattr(commands, "_protocol", missing)
+    with pytest.raises(ModuleNotFoundError):
+        commands.main(["protocol"])
+
+
 def test_an_error_that_is_a_bug_is_not_hidden(monkeypatch):
     def broken(_options):
         raise KeyError("bug")
