@@ -162,7 +162,10 @@ class Exchange:
         declared = answer.length if isinstance(answer.length, int) else 0
         if declared > limit and not cut:
             raise self._error("too_large")
-        body = answer.read(limit + 1)
+        try:
+            body = answer.read(limit + 1)
+        except ValueError:  # http.client takes the length of a chunk for one that is below nothing
+            raise self._error("malformed") from None
         if len(body) < min(declared, limit + 1) or (not body and not _says_its_end(answer)):
             raise http.client.IncompleteRead(b"")
         if len(body) > limit and not cut:

@@ -13,7 +13,7 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 from uuid import UUID
 
 from .admission import Admission
@@ -26,7 +26,7 @@ from .bothy_socket import Connector
 from .clock import Clock
 from .config import Settings
 from .defaults import ADAPTER_NAME, LOGGER_NAME, RUNTIME_NAME, VERSION
-from .errors import ProblemAnswer, StateError, describe
+from .errors import ProblemAnswer, StateError, WireError, describe
 from .handler import Handler
 from .proof import Prover
 from .pulse import Flags, Pulse
@@ -41,10 +41,15 @@ from .wire import Me, Release, Software
 from .wire_events import Hello, Identify, Ready
 from .wire_words import PROTOCOL_VERSION, DegradedReason
 
+T = TypeVar("T")
+
 _log = logging.getLogger(LOGGER_NAME)
 
 UNAUTHORIZED_PAUSE_SECONDS = 60.0
 """Between two tries with a token that the server refuses: an operator has to put another one there."""
+
+UNREADABLE_PAUSE_SECONDS = 30.0
+"""Between two tries with a server whose answer nobody can read: somebody repairs it."""
 
 CLOSE_GRACE_SECONDS = 2.5
 """What the ends of interrupted runs get to reach the server; Hermes allows a disconnect five."""
@@ -207,8 +212,9 @@ class AdapterLoop(GatewayEvents):
         )
         self._spawn(desk.run(), "bothy-desk")
         keys = KeyRing(api, clock)
-        await keys.fetch()  # first: the answer's date sets the clock before the first proof is made
-        me = await self._who_am_i(api)
+        # First: the answer's date sets the clock before the first proof is made.
+        await self._readable(keys.fetch)
+        me = await self._readable(lambda: self._who_am_i(api))
         gateway = await self._bring_up(services, keys, me.id, self._handler, desk)
         await self._whole()
         await self._gate()
@@ -269,6 +275,15 @@ class AdapterLoop(GatewayEvents):
                 self._speaking.set()
             await self._clock.sleep(GATE_SECONDS)
         self._flags.set(DegradedReason.RESTORE_PENDING, "gate", on=False)
+
+    async def _readable(self, ask: Callable[[], Awaitable[T]]) -> T:
+        """Ask until the answer can be read: one that cannot says nothing about this adapter."""
+        while True:
+            try:
+                return await ask()
+            except WireError as error:
+                _log.error("the server's answer cannot be read (%s); trying again", error)
+            await self._clock.sleep(UNREADABLE_PAUSE_SECONDS)
 
     async def _who_am_i(self, api: BothyApi) -> Me:
         while True:

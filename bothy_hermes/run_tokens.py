@@ -91,6 +91,11 @@ class RunToken(TokenSource):
             self._token = task.result()
 
     async def _ask(self) -> Secret:
+        renewed = await self._asked()
+        token_times(renewed)  # a token that nobody can read is not kept: no call would ever ask for another
+        return renewed
+
+    async def _asked(self) -> Secret:
         current = self._token
         if current is not None and life_left(current, self._api.server_now()) > 0:
             try:

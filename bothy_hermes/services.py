@@ -6,11 +6,12 @@ Layer: flows.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from .bothy_api import BothyApi
 from .clock import Clock
 from .config import Settings
+from .message_split import LEAST_LIMIT
 from .proof import Prover
 from .run_context import ContextReader
 from .runtime import Runtime
@@ -26,24 +27,30 @@ FIRST_LIMITS = HelloSettings(
 )
 """The limits until the server named its own."""
 
+SHORTEST_HEARTBEAT_SECONDS = 0.1
+"""The shortest interval that is kept: one of a millisecond would leave both sides time for nothing else."""
+
 
 class Terms:
     """What the server's last hello asked for."""
 
     def __init__(self) -> None:
-        self._hello: Hello | None = None
+        self._limits = FIRST_LIMITS
+        self._heartbeat_seconds = FIRST_HEARTBEAT_SECONDS
 
     def take(self, hello: Hello) -> None:
-        """A new connection says what holds from now on."""
-        self._hello = hello
+        """A new connection says what holds from now on, within what can be worked with."""
+        said = hello.settings
+        self._limits = replace(said, max_content_bytes=max(said.max_content_bytes, LEAST_LIMIT))
+        self._heartbeat_seconds = max(hello.heartbeat_interval_ms / 1000, SHORTEST_HEARTBEAT_SECONDS)
 
     def limits(self) -> HelloSettings:
         """The server's limits."""
-        return FIRST_LIMITS if self._hello is None else self._hello.settings
+        return self._limits
 
     def heartbeat_seconds(self) -> float:
         """Seconds between two heartbeats."""
-        return FIRST_HEARTBEAT_SECONDS if self._hello is None else self._hello.heartbeat_interval_ms / 1000
+        return self._heartbeat_seconds
 
 
 @dataclass(frozen=True, slots=True)

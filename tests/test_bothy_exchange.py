@@ -96,6 +96,15 @@ def test_a_cut_chunked_body_is_a_reset():
         assert client.fails("/cut") == ("reset", True)
 
 
+def test_a_chunk_of_less_than_nothing_is_no_answer():
+    """The library lets an error of its own out that is none of HTTP."""
+    with peer_and_client() as (peer, client):
+        head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+        peer.routes["/below"] = lambda _: head + b"-5\r\nhello\r\n0\r\n\r\n"
+        assert client.fails("/below") == ("malformed", True)
+        assert client.ask("/well").body == b"{}"
+
+
 def test_a_whole_chunked_body_keeps_the_connection():
     """Read to its last chunk."""
     with peer_and_client() as (peer, client):

@@ -199,6 +199,26 @@ def test_a_refused_agent_token_is_said_and_tried_once_a_minute(tmp_path, caplog)
     assert "agent-token" not in caplog.text
 
 
+@pytest.mark.parametrize("operation", ["getJwks", "getMe"])
+def test_an_answer_at_the_start_that_nobody_can_read_is_asked_for_again(tmp_path, operation, caplog):
+    """A server that is being repaired, or a page of somebody on the way, must not end the adapter."""
+
+    async def steps(life):
+        life.transport.script(operation, json_answer(200, {"error": "hunter2"}), json_answer(203, {}))
+        life.start()
+        await life.until(lambda: life.sent(operation))
+        await life.fake.advance(29)
+        assert len(life.sent(operation)) == 1
+        await life.fake.advance(32)
+        await life.until(lambda: len(life.sent(operation)) == 3)
+        await life.until(life.heartbeats)
+
+    with caplog.at_level(logging.ERROR):
+        living(tmp_path, steps, greeted(), started=False)
+    assert caplog.text.count("cannot be read") == 2
+    assert "hunter2" not in caplog.text
+
+
 @pytest.mark.parametrize(
     ("me", "key"),
     [({"kind": "person"}, "token_file"), ({"instance_id": PERSON_ID}, "instance_id")],

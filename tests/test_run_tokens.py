@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from bothy_hermes.errors import ProblemAnswer, RunEnded
+from bothy_hermes.errors import ProblemAnswer, RunEnded, TokenRefused
 from bothy_hermes.jose import sign_compact
 from bothy_hermes.run_tokens import RunToken, life_left
 from bothy_hermes.secret import Secret
@@ -32,6 +32,7 @@ class Server:
         self.over = over
         self.refuse_run_token = refuse_run_token
         self.asked_with = []
+        self.garbled = []
 
     def server_now(self):
         return self.clock.time
@@ -45,6 +46,8 @@ class Server:
             raise RunEnded("renewRunToken", 409, "run_ended")
         if presented is not None and self.refuse_run_token:
             raise ProblemAnswer("renewRunToken", 401, "token_expired")
+        if self.garbled:
+            return Secret(self.garbled.pop())
         return token(int(self.clock.elapsed))
 
 
@@ -145,6 +148,22 @@ def test_after_a_restart_the_agents_token_buys_the_first_one():
     presented, asked_with = use(None)
     assert asked_with == [None]
     assert life_left(presented[0], START) == 1.0
+
+
+def test_a_renewed_token_that_nobody_can_read_is_not_kept():
+    """The call that needed it fails, and the next one asks again; without this none would ever again."""
+    server = Server(FakeClock())
+    server.garbled = ["no token", "header.payload.signature"]
+
+    async def run():
+        source = RunToken(server, RUN)
+        for _ in range(2):
+            with pytest.raises(TokenRefused, match="malformed"):
+                await source.token()
+        return await source.token()
+
+    assert life_left(asyncio.run(run()), START) == 1
+    assert server.asked_with == [None] * 3
 
 
 def test_a_refused_renewal_falls_back_to_the_agents_token():
