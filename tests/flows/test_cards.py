@@ -8,6 +8,7 @@ from bothy_hermes.bothy_loop import AdapterLoop
 from bothy_hermes.local_options import ServerOptions
 from bothy_hermes.local_rules import Refused
 from bothy_hermes.runtime import BusyMode, Prompt, PromptEnd, PromptKind, ResolvedCredential
+from bothy_hermes.services import FIRST_LIMITS
 from bothy_hermes.wire_words import CloseReason, KeyType, MessageKind, RunState
 from tests.fakes.adapter_kit import world
 from tests.fakes.runtime import FakeRuntime, echo
@@ -286,7 +287,9 @@ def test_a_card_that_the_server_refuses_is_withdrawn_at_once(tmp_path):
 
     async def steps(made):
         assert isinstance(made.loop, AdapterLoop)
-        made.loop._terms._hello = None  # the adapter believes in larger messages than this server takes
+        made.loop._terms._limits = (
+            FIRST_LIMITS  # the adapter believes in larger messages than this server takes
+        )
         thread, run_id = start(made, script)
         view = await made.ended(run_id)
         assert ("answer", "deny") in made.texts(thread, run_id)
