@@ -115,8 +115,6 @@ class LiveBox:
         self._waiting: str | None = None
         self._ended = False
         self._forget_signals()
-        self.revision = 0
-        """Grows with every change of the content, and with nothing else."""
 
     def _forget_signals(self) -> None:
         self._clears_owed = 0
@@ -155,16 +153,13 @@ class LiveBox:
 
     def draft(self, text: str) -> None:
         """The model's text so far; its end is shown."""
-        excerpt = repair(text[-MAX_EXCERPT_CHARS:]) or None
-        if not self._ended and excerpt != self._excerpt:
-            self._excerpt = excerpt
-            self.revision += 1
+        if not self._ended:
+            self._excerpt = repair(text[-MAX_EXCERPT_CHARS:]) or None
 
     def interim(self) -> None:
         """The text so far became a message of its own; the tools it speaks of may be running."""
-        if self._excerpt is not None and not self._ended:
+        if not self._ended:
             self._excerpt = None
-            self.revision += 1
 
     def answer(self) -> None:
         """The text so far became the answer; a model that answers waits for no tool."""
@@ -185,22 +180,21 @@ class LiveBox:
 
     def note(self, line: str) -> None:
         """Something people should know of the run; shown while no tool has more to say, and after."""
-        self._show(note=one_line(line, MAX_STATUS_CHARS) or None, waiting=self._waiting)
+        self._note = one_line(line, MAX_STATUS_CHARS) or None
 
     def waiting(self, line: str | None) -> None:
         """What the run waits for, None when it goes on; goes before everything else.
 
         A run that is over waits for nothing, whatever card of it is still being closed.
         """
-        if self._ended:
-            return
-        self._show(note=self._note, waiting=one_line(line, MAX_STATUS_CHARS) or None if line else None)
+        if not self._ended:
+            self._waiting = one_line(line, MAX_STATUS_CHARS) or None if line else None
 
     def end(self, *, failed: bool) -> None:
         """The turn ended: what is still running ends with it, and nothing changes any more but notes."""
         for step in list(self._running.values()):
             self._close(step, StepState.FAILED if failed else StepState.COMPLETED)
-        self._show(note=self._note, waiting=None)
+        self._waiting = None
         self._ended = True
 
     # What people see ------------------------------------------------------------------------------
@@ -232,7 +226,6 @@ class LiveBox:
             step.close(state, step.started_at)
         self._steps.append(step)
         self._fold()
-        self.revision += 1
 
     def _fold(self) -> None:
         """Keep to the limit: the oldest finished step joins the others that were folded."""
@@ -286,12 +279,6 @@ class LiveBox:
     def _close(self, step: _Open, state: StepState) -> None:
         self._running.pop(step.id, None)
         step.close(state, self._moment())
-        self.revision += 1
-
-    def _show(self, *, note: str | None, waiting: str | None) -> None:
-        before = self._status_line()
-        self._note, self._waiting = note, waiting
-        self.revision += self._status_line() != before
 
     def _moment(self) -> datetime:
         moment = self._now()
