@@ -287,9 +287,8 @@ def test_a_card_that_the_server_refuses_is_withdrawn_at_once(tmp_path):
 
     async def steps(made):
         assert isinstance(made.loop, AdapterLoop)
-        made.loop._terms._limits = (
-            FIRST_LIMITS  # the adapter believes in larger messages than this server takes
-        )
+        # The adapter believes in larger messages than this server takes.
+        made.loop._terms._limits = FIRST_LIMITS
         thread, run_id = start(made, script)
         view = await made.ended(run_id)
         assert ("answer", "deny") in made.texts(thread, run_id)
