@@ -223,3 +223,59 @@ def test_every_control_has_a_name(page, agent):
     assert nameless(page)[0] == []
     assert nameless(page)[1] > 20
     run.finish("cancelled")
+
+
+@pytest.fixture(params=[320, 780], ids=["phone", "window"])
+def narrow(page, request):
+    """The page in a window of that many pixels."""
+    page.command(
+        "Emulation.setDeviceMetricsOverride",
+        width=request.param,
+        height=640,
+        deviceScaleFactor=1,
+        mobile=False,
+    )
+    yield page
+    page.command("Emulation.clearDeviceMetricsOverride")
+
+
+def beyond_the_window(page):
+    """What reaches past the window's right edge, where nobody can scroll to.
+
+    Code may, it scrolls by itself, and so may what ends in an ellipsis.
+    """
+    return page.evaluate(
+        "[...document.querySelectorAll('body *')]"
+        ".filter((one) => one.checkVisibility() && !one.closest('pre, #title, #threads .name'))"
+        ".filter((one) => one.getBoundingClientRect().right > innerWidth + 1)"
+        ".map((one) => `${one.tagName} ${one.id} ${one.className}`)"
+    )
+
+
+def test_nothing_long_pushes_anything_out_of_the_window(narrow, server, agent):
+    """A title, a word, a command, a choice: whatever a person or an agent writes."""
+    server.instance.add_person("N" * 80, "member", approve_actions=False, run_kinds=())
+    begin(narrow, f"{'Deploy ' * 20}{'w' * 300}")
+    run = agent.take()
+    run.show(status_line="s" * 200, steps=[step("t" * 200)], last_text_excerpt="d" * 1000)
+    run.ask(
+        f"```\n{'rm -rf ' * 50}\n```\n{'q' * 300}",
+        [button("yes", "Y" * 80), select("target", "T" * 80, [("eu", "E" * 80)])],
+    )
+    narrow.wait("document.querySelector('.card select')")
+    narrow.evaluate(f"{button_named('Options')}.click()")
+    assert beyond_the_window(narrow) == []
+    narrow.evaluate("document.querySelector('#manage').click()")
+    narrow.wait("document.querySelector('dialog[open] form')")
+    assert beyond_the_window(narrow) == []
+    run.finish("cancelled")
+
+
+def test_blanks_around_a_name_are_no_part_of_it(page, server):
+    page.evaluate("document.querySelector('#manage').click()")
+    page.wait("document.querySelector('dialog[open] form')")
+    page.evaluate("document.querySelector('[aria-label=\"Name of the new person\"]').focus()")
+    page.type(" Bob  ")
+    page.press("Enter")
+    page.wait("document.querySelector('dialog').innerText.includes('anybody is Bob:')")
+    assert [one.name for one in server.people][2:] == ["Bob"]
