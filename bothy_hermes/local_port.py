@@ -16,6 +16,7 @@ from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import Any, TypeVar
+from urllib.parse import urlsplit
 from uuid import UUID
 
 from .clock import Clock, system_clock
@@ -149,9 +150,10 @@ class LocalServer:
 
     @property
     def page_url(self) -> str:
-        """The page: at the public address when a proxy with TLS gives the server one."""
-        public = self.instance.options.public_origin
-        return f"{self.origin if public is None or not public.startswith('https:') else public}/"
+        """The page: at the public address when a proxy with TLS gives the whole server one."""
+        public = urlsplit(self.instance.options.public_url or "")
+        whole = public.scheme.lower() == "https" and public.path == API_BASE
+        return f"{self.instance.options.public_origin if whole else self.origin}/"
 
     @property
     def instance_id(self) -> UUID:

@@ -157,6 +157,16 @@ def test_the_address_this_machine_reaches_it_under(tmp_path, host, shown):
         server.stop()
 
 
+@pytest.mark.parametrize("url", ["https://chat.example.com/bothy/api/v1", "http://127.0.0.1:9/api/v1"])
+def test_a_proxy_that_passes_only_the_agent_api_leaves_the_page_where_it_is(tmp_path, url):
+    """Below a path of its own the page would not find its server, and without TLS nobody is far away."""
+    server = LocalServer.start(tmp_path, options=ServerOptions(public_url=url))
+    try:
+        assert (server.api_url, server.page_url) == (url, f"{server.origin}/")
+    finally:
+        server.stop()
+
+
 def test_a_public_url_is_what_adapters_use(tmp_path):
     """Proofs are made for it, and the page works under its name: people get links to it."""
     options = ServerOptions(public_url="https://chat.example.com/api/v1")
