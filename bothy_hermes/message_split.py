@@ -163,11 +163,8 @@ def _paragraph_end(text: str, half: int, end: int, blocks: list[_Block]) -> int:
     """Behind the last blank line, or at an edge of the last block of code; 0 when there is neither."""
     edges = [edge for block in blocks for edge in (block.start, block.end) if half < edge <= end]
     blank = text.rfind("\n\n", half, end)
-    while blank >= 0:
-        inside = next((block for block in blocks if block.start < blank + 2 < block.end), None)
-        if inside is None:
-            return max([blank + 2, *edges])
-        blank = text.rfind("\n\n", half, max(half, inside.start))
+    if blank >= 0 and not any(block.start < blank + 2 < block.end for block in blocks):
+        edges.append(blank + 2)
     return max(edges, default=0)
 
 

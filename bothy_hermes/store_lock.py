@@ -20,7 +20,7 @@ LOCK_NAME = "lock"
 
 @final
 class StateLock:
-    """A held lock; made by `acquire`, usable as a context manager."""
+    """A held lock; made by `acquire`."""
 
     def __init__(self, handle: int) -> None:
         self._handle: int | None = handle
@@ -54,12 +54,6 @@ class StateLock:
         if handle is not None:
             fcntl.flock(handle, fcntl.LOCK_UN)  # closing is not enough while a child is being started
             os.close(handle)
-
-    def __enter__(self) -> StateLock:
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        self.release()
 
 
 def _sign(handle: int) -> None:

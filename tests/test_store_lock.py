@@ -33,9 +33,13 @@ def another_holder(directory):
 
 
 def test_a_second_holder_is_refused_and_told_who_has_it(tmp_path):
-    """The sentence names the process, so that the operator can stop it."""
-    with StateLock.acquire(tmp_path / "state"), pytest.raises(StateLocked) as caught:
+    """The sentence names the process, so that the operator can stop it; of an older one nothing is left."""
+    (tmp_path / "state").mkdir()
+    (tmp_path / "state" / "lock").write_text("12345678901234567890")
+    held = StateLock.acquire(tmp_path / "state")
+    with pytest.raises(StateLocked) as caught:
         StateLock.acquire(tmp_path / "state")
+    held.release()
     assert str(caught.value) == f"lock: process {os.getpid()} uses this state directory; stop it first"
 
 
@@ -78,6 +82,19 @@ def test_directory_and_lock_are_the_owners_alone(tmp_path):
         os.umask(old)
     assert stat.S_IMODE((tmp_path / "state").stat().st_mode) == 0o700
     assert stat.S_IMODE((tmp_path / "state" / "lock").stat().st_mode) == 0o600
+
+
+def test_a_full_disk_does_not_cost_the_lock(tmp_path, monkeypatch):
+    """It holds without the number of its holder."""
+
+    def full(*_args):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "pwrite", full)
+    held = StateLock.acquire(tmp_path)
+    with pytest.raises(StateLocked, match="another process uses"):
+        StateLock.acquire(tmp_path)
+    held.release()
 
 
 def test_a_link_in_the_locks_place_is_refused(tmp_path):
