@@ -69,6 +69,8 @@ class Patcher:
         self._clock = clock
         self._changed = asyncio.Event()
         self._urgent = asyncio.Event()
+        self._free = asyncio.Event()
+        self._free.set()
         self._draft_at = 0.0
         self._lock = asyncio.Lock()
         self._last_at: float | None = None
@@ -87,6 +89,15 @@ class Patcher:
             self._draft_at = self._clock.monotonic()
             self._changed.set()
 
+    async def flush_for_call(self) -> None:
+        """Write what is pending before a call that allows it at any time; no patch comes between the two."""
+        self._free.clear()
+        await self._flush()
+
+    def call_made(self) -> None:
+        """The call was made: patches come again, each in its time."""
+        self._free.set()
+
     def awaited(self, status_line: str | None) -> None:
         """The server was told to wait, and has written the line of that itself."""
         if status_line is not None:
@@ -98,36 +109,48 @@ class Patcher:
             await self._changed.wait()
             await self._wait_for_interval()
             await self._wait_for_draft()
+            await self._free.wait()
             self._urgent.clear()
             self._changed.clear()
-            await self._try_to_write()
+            await self._try_to_write(early=False)
 
     async def flush(self) -> None:
-        """Write what is pending now; the interval does not hold the end of a run up."""
+        """Write what is pending now; the interval does not hold the end of a run up.
+
+        Not while a call is under way before which all was written: what came since goes with the next one.
+        """
+        if self._free.is_set():
+            await self._flush()
+
+    async def _flush(self) -> None:
         try:
             async with asyncio.timeout(FLUSH_SECONDS):
-                await self._try_to_write()
+                await self._try_to_write(early=True)
         except TimeoutError:
             _log.warning("run %s: the last patch of the live box could not be written", self._run_id)
 
     async def _wait_for_interval(self) -> None:
-        if self._last_at is not None:
-            rest = self._interval() - (self._clock.monotonic() - self._last_at)
-            if rest > 0:
-                await self._clock.sleep(rest)
+        while (rest := self._rest()) > 0:
+            await self._clock.sleep(rest)
+
+    def _rest(self) -> float:
+        """The seconds until the next patch is due."""
+        if self._last_at is None:
+            return 0.0
+        return self._interval() - (self._clock.monotonic() - self._last_at)
 
     async def _wait_for_draft(self) -> None:
         rest = DRAFT_SECONDS - (self._clock.monotonic() - self._draft_at)
         if not self._urgent.is_set() and rest > 0:
             await within(self._clock, self._urgent.wait(), rest)
 
-    async def _try_to_write(self) -> None:
+    async def _try_to_write(self, *, early: bool) -> None:
         """Write, and keep whatever goes wrong: the box is a view, a mistake in it ends no turn and no run.
 
         After what an operator can help along, the next change or the run's end writes all of it.
         """
         try:
-            await self._write()
+            await self._write(early=early)
         except Exception as error:  # noqa: BLE001  # see above
             if isinstance(error, BothyError) and can_be_mended(error):
                 _log.warning("run %s: the live box waits: %s", self._run_id, describe(error))
@@ -135,8 +158,11 @@ class Patcher:
             _log.error("run %s: the live box is given up: %s", self._run_id, describe(error))
             self._over = True
 
-    async def _write(self) -> None:
+    async def _write(self, *, early: bool) -> None:
         async with self._lock:
+            if not early and (self._rest() > 0 or not self._free.is_set()):
+                self._changed.set()  # another one was just written, or a call was just begun
+                return
             while not self._over:
                 operations = diff(self._have, self._box.content)
                 if not operations:

@@ -35,7 +35,7 @@ from .store import Change, EntryMove, EntryState, InboxEntry, OutboxCall
 from .turn_view import TurnView
 from .wire import FinishRun, Metrics, RunView
 from .wire_events import FollowupEvent, Interaction, Invocation
-from .wire_operations import AWAIT_RUN_INPUT, FINISH_RUN
+from .wire_operations import AWAIT_RUN_INPUT
 from .wire_words import Outcome, ProblemCode, Reason, RunState, SessionMode
 
 T = TypeVar("T")
@@ -174,13 +174,10 @@ class RunWork(OutboxEvents):
             response = response_call(self.run_id, used.id, failed(NOT_WAITING))
             await self._outbox.put(response, EntryMove(entry_id, EntryState.DONE))
 
-    async def before(self, call: OutboxCall) -> None:
+    async def before(self, call: OutboxCall) -> None:  # noqa: ARG002  # the protocol's form
         """Bring the box up to date before a wait or the end."""
-        if self._live is None:
-            return
-        if call.operation == FINISH_RUN.name and call.body.get("outcome") == Outcome.COMPLETED:
-            await self._live.cards.close_open()
-        await self._live.patcher.flush()
+        if self._live is not None:
+            await self._live.patcher.flush_for_call()
 
     def done(self, call: OutboxCall) -> None:
         """The server has taken a call."""
@@ -188,11 +185,13 @@ class RunWork(OutboxEvents):
             return
         if call.operation == AWAIT_RUN_INPUT.name:
             self._live.patcher.awaited(call.body.get("status_line"))
+        self._live.patcher.call_made()
         self._live.cards.done(call)
 
     def refused(self, call: OutboxCall, word: str) -> None:
         """The server has refused a call for good."""
         if self._live is not None:
+            self._live.patcher.call_made()
             self._live.cards.refused(call, word)
 
     async def _until_end(self, group: asyncio.TaskGroup) -> End:
@@ -315,7 +314,10 @@ class RunWork(OutboxEvents):
 
     async def _store_end(self, end: End, group: asyncio.TaskGroup) -> None:
         self._move(Stage.ENDING)
-        if self._live is not None and self._live.cards.for_text() is None:
+        if self._live is not None:
+            if end.outcome is Outcome.COMPLETED:
+                # Before the end is stored: a process that finds it is to find no card open.
+                await self._live.cards.close_open()
             # The box is as it stays: it is written while the end is put together.
             self._beside(group, self._live.patcher.flush())
         changes = [] if self._live is None else await self._closing_changes(self._live, end)

@@ -190,6 +190,58 @@ def test_the_end_waits_for_the_patch_that_is_under_way():
     scenario(steps)
 
 
+def test_no_patch_comes_between_an_early_one_and_the_call_that_allows_it():
+    """The call may take its time on a bad network; the server counts a second patch as too early."""
+
+    async def steps(clock, server, box, patcher):
+        box.draft("one")
+        patcher.poke()
+        await settle()
+        box.draft("two")
+        await patcher.flush_for_call()
+        for text in ("three", "four"):
+            box.draft(text)
+            patcher.poke()
+            await clock.advance(INTERVAL)
+        await patcher.flush()
+        assert server.document["last_text_excerpt"] == "two"
+        patcher.call_made()
+        await clock.advance(INTERVAL)
+
+    server, _ = scenario(steps)
+    assert server.document["last_text_excerpt"] == "four"
+    assert len(server.taken_at) == 3
+
+
+def test_a_patch_that_met_an_early_one_waits_its_own_time():
+    """It was on its way when the other was written: after that it is due an interval later."""
+
+    async def steps(clock, server, box, patcher):
+        asked, usual = [], server.update_run
+
+        async def slowly(*call):
+            asked.append(clock.elapsed)
+            if len(asked) == 1:
+                await clock.clock.sleep(INTERVAL / 2)
+            return await usual(*call)
+
+        server.update_run = slowly
+        box.draft("one")
+        flushing = asyncio.ensure_future(patcher.flush())
+        await settle()
+        box.draft("two")
+        patcher.poke()
+        await clock.advance(INTERVAL / 2)
+        await flushing
+        await settle()
+        assert server.document["last_text_excerpt"] == "one"
+        await clock.advance(INTERVAL)
+        assert server.document["last_text_excerpt"] == "two"
+
+    server, _ = scenario(steps)
+    assert server.taken_at == [INTERVAL / 2, INTERVAL * 3 / 2]
+
+
 def test_nothing_pending_costs_no_request():
     async def steps(_clock, server, box, patcher):
         box.draft("one")

@@ -26,6 +26,7 @@ from bothy_hermes.runtime import (
 )
 from bothy_hermes.store import EntryState
 from bothy_hermes.wire_events import FollowupEvent, HelloSettings, RunList
+from bothy_hermes.wire_operations import FINISH_RUN
 from bothy_hermes.wire_words import KeyType, Outcome, Reason, RunState
 from tests.fakes.clock import settle
 from tests.fakes.contexts import context, trigger
@@ -679,6 +680,26 @@ def test_a_run_that_is_over_is_not_shown_as_waiting(tmp_path):
 
     made = working(tmp_path, steps, script, before=before)
     assert made.api.documents[RUN].status_line is None
+
+
+def test_an_end_is_stored_when_no_card_is_open_any_more(tmp_path):
+    """A process that finds it on disk could close none, and the server completes no run that waits."""
+    stored = []
+
+    async def script(_turn, events):
+        await events.on_card(Prompt(PromptKind.CLARIFY, "c1", "k", "Which one?"))
+        await events.on_answer("never mind")
+
+    def before(made):
+        async def resume(_run_id, _body):
+            stored.extend(one.call.operation for one in await made.store.calls())
+
+        made.api.on["resume_run"] = resume
+
+    made = working(tmp_path, script=script, before=before)
+    assert len(made.api.named("resume_run")) == 1
+    assert FINISH_RUN.name not in stored
+    assert end_of(made) == ("completed", None)
 
 
 def test_a_text_before_the_turn_stays_at_the_server(tmp_path):
