@@ -125,7 +125,7 @@ def _hidden(text: str, place: re.Pattern[str]) -> Iterator[str]:
 def _value_end(text: str, start: int, quotes: Mapping[int, int]) -> int:
     """The end of a word that begins at a place: plain runs, and quotes that open in it."""
     if text.startswith(REDACTED, start):
-        return start + len(REDACTED)
+        return start
     end = start
     while True:
         run = _RUN.match(text, end)

@@ -30,6 +30,9 @@ LINES = "A" * 64 + "\n" + "b+/9" * 16 + "\nQQ==\n"
             "tool --token [redacted] --password=[redacted] --api-key [redacted]",
         ),
         ('{"api_key": "abc", "key": "name"}', '{"api_key": [redacted], "key": "name"}'),
+        ('{"api_key": "abc","n": 1}', '{"api_key": [redacted],"n": 1}'),
+        ("A_TOKEN=xB_TOKEN=y C_TOKEN=z", "A_TOKEN=[redacted] C_TOKEN=[redacted]"),
+        ("TOKEN='a''b c' x", "TOKEN=[redacted] x"),
         ("password: hunter2", "password: [redacted]"),
         ('curl -H "Authorization: Bearer abc.def" x', 'curl -H "Authorization: Bearer [redacted]" x'),
         ("curl -H 'X-Api-Key: abc' x", "curl -H 'X-Api-Key: [redacted]' x"),
@@ -40,8 +43,9 @@ LINES = "A" * 64 + "\n" + "b+/9" * 16 + "\nQQ==\n"
     ],
 )
 def test_a_secret_is_known_by_its_place(command, shown):
-    """Variables, options, members, headers and the users of URLs."""
+    """Variables, options, members, headers and the users of URLs; what is hidden once stays as it is."""
     assert redact(command) == shown
+    assert redact(shown) == shown
 
 
 @pytest.mark.parametrize(
@@ -111,6 +115,7 @@ def test_ordinary_words_are_shown(command):
         'echo \\" && env "A_KEY=" reboot "x"',
         "TOKEN=rm; $TOKEN -rf /",
         "KEY=rm; sudo ${KEY} -rf /",
+        "MY_TOKEN=rm; $MY_TOKEN -rf /",
         "A_TOKEN=rm\n \t\r\n  $A_TOKEN -rf /",
         "A_TOKEN=rm; then \n\n $A_TOKEN -rf /",
         'SECRET=rm; bash -c "$SECRET -rf /"',
