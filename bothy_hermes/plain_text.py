@@ -65,7 +65,7 @@ def one_line(text: str, max_chars: int) -> str:
     White space of any kind becomes one space; what is cut off leaves an ellipsis.
     """
     line = " ".join(repair(text).split())
-    if not line.isascii() or not line.isprintable():
+    if not line.isprintable():
         line = reveal_order(reveal_hidden(line))
     return cut(line, max_chars)
 

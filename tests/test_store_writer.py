@@ -103,9 +103,15 @@ def test_a_read_is_no_commit():
         await writer.run(insert("a"))
         with pytest.raises(StateError):
             await writer.run(insert("a"))
-        return writer.commits
+        alone = writer.commits
+        hold, task = await held(writer)
+        mixed = [asyncio.create_task(writer.run(job)) for job in (rows, insert("b"), rows)]
+        await asyncio.sleep(0)
+        hold.release.set()
+        await asyncio.gather(task, *mixed)
+        return alone, writer.commits
 
-    assert with_writer(use) == 1
+    assert with_writer(use) == (1, 2)
 
 
 def failing(error):
