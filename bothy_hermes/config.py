@@ -10,7 +10,6 @@ are not opened here, and the process environment is never read.
 from __future__ import annotations
 
 import difflib
-import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -188,9 +187,18 @@ def _read_uuid(key: Key, value: Any) -> UUID:
 
 def _read_path(key: Key, value: Any) -> Path:
     path = value if isinstance(value, Path) else Path(_read_text(key, value))
-    if "\0" in str(path) or not path.is_absolute():
+    if "\0" in str(path) or not path.is_absolute() or not _can_be_a_name(str(path)):
         raise ConfigError(key.name, "expected an absolute path")
     return path
+
+
+def _can_be_a_name(text: str) -> bool:
+    """Whether the system has bytes for a text: half of a pair, which YAML can write, has none."""
+    try:
+        text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _read_integer(key: Key, value: Any) -> int:
@@ -206,7 +214,7 @@ def _read_number(key: Key, value: Any) -> float:
 
 
 def _within(key: Key, value: float) -> float:
-    if not math.isfinite(value) or not (key.minimum or 0) <= value <= (key.maximum or 0):
+    if not (key.minimum or 0) <= value <= (key.maximum or 0):  # which is so of nothing that is no number
         raise ConfigError(key.name, f"is not within {key.range} {key.unit}".rstrip())
     return value
 

@@ -81,7 +81,7 @@ class LocalStore:
             try:
                 table = tables[kind]
                 yield kind, table.read_key(key), parse(table.kind, load_json(text))
-            except (ValueError, KeyError):
+            except (ValueError, KeyError, TypeError):
                 raise StateError(STATE_FILE, f"a record of kind {kind} cannot be read") from None
 
     def commit(self, changes: Sequence[RecordChange]) -> None:
@@ -190,6 +190,10 @@ class _StateErrors:
             raise StateError(STATE_FILE, f"cannot be used ({error})") from None
         if isinstance(error, OSError):
             raise StateError(STATE_FILE, f"cannot be used ({error.strerror})") from None
+        if isinstance(
+            error, UnicodeDecodeError
+        ):  # SQLite's own sentence about a damaged file, with its bytes
+            raise StateError(STATE_FILE, "cannot be used (it is damaged)") from None
 
 
 def write_private(path: Path, data: bytes) -> None:

@@ -99,7 +99,10 @@ def take_requests(directory: Path, now: datetime) -> list[StateRequest]:
     folder, found = directory / REQUESTS_NAME, []
     for path in _named(folder, "*.json"):
         content = _read(path)
-        path.unlink(missing_ok=True)
+        try:
+            path.unlink()
+        except OSError:
+            continue  # withdrawn just now, or not to be taken away: it would be done again and again
         asked = _asked(path, content, now)
         if asked is not None:
             found.append(asked)
@@ -176,11 +179,16 @@ def _write(path: Path, value: Any) -> None:
 
 def _read(path: Path) -> JsonObject | None:
     try:
-        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as file:
+        with open(path, "rb", opener=_open_to_read) as file:  # Path's has no opener
             value = load_json(file.read(MAX_FILE_BYTES))
     except (OSError, WireError):
         return None
     return value if isinstance(value, dict) else None
+
+
+def _open_to_read(path: str, _flags: int) -> int:
+    # Not blocking: a FIFO in the file's place would otherwise wait for a writer forever.
+    return os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
 
 
 def _word(error: OSError) -> str:

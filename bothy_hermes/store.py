@@ -25,6 +25,7 @@ from . import store_rows as rows
 from .clock import Clock
 from .codec import format_time
 from .errors import StateError
+from .store_columns import of_rows
 from .store_file import open_database
 from .store_health import StoreHealth, Tell
 from .store_schema import known_version
@@ -79,6 +80,7 @@ SESSION_LIFE = timedelta(days=365)
 names none."""
 
 _ADAPTER_ID = "adapter_id"
+_own_id = of_rows(UUID)
 _PROBE = "probed_at"
 
 
@@ -164,7 +166,7 @@ class Store:
 
     async def adapter_id(self) -> UUID:
         """The adapter's own ID, made once and kept in the file."""
-        return UUID(await self._run(rows.made_once, _ADAPTER_ID, str(self._clock.new_id())))
+        return _own_id(await self._run(rows.made_once, _ADAPTER_ID, str(self._clock.new_id())))
 
     async def record(self, *changes: Change) -> None:
         """Write changes in their order as one durable step: all of them or none.

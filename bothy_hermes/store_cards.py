@@ -11,7 +11,7 @@ from typing import Any
 from uuid import UUID
 
 from .errors import IllegalMove
-from .store_columns import read_one, to_id, to_text
+from .store_columns import of_rows, read_one, to_id, to_text
 from .store_values import CLAIM_MOVES, CardGone, Claim, Claimed, ClaimMove, ClaimState, OpenCard
 
 CLAIM_MACHINE = "claim"
@@ -88,11 +88,13 @@ def card_gone(connection: sqlite3.Connection, gone: CardGone, _moment: str) -> N
     connection.execute("DELETE FROM cards WHERE card_id = ?", (gone.card_id,))
 
 
+@of_rows
 def _card(row: Any) -> OpenCard:
     card_id, run_id, message_id = row
     return OpenCard(card_id, UUID(run_id), to_id(message_id))
 
 
+@of_rows
 def _claim(row: Any) -> Claim:
     callback_id, card_id, run_id, state = row
     return Claim(UUID(callback_id), card_id, UUID(run_id), ClaimState(state))

@@ -5,10 +5,15 @@ Layer: edges. IDs are stored as their text, a missing one as NULL.
 
 from __future__ import annotations
 
+import functools
 import sqlite3
 from collections.abc import Callable
 from typing import Any, TypeVar
 from uuid import UUID
+
+from .errors import StateError
+from .store_file import DAMAGED
+from .store_schema import FILE_NAME
 
 T = TypeVar("T")
 
@@ -19,6 +24,22 @@ def read_one(
     """The first row of a query, read as a value; None without one."""
     row = connection.execute(f"{query} LIMIT 1", values).fetchone()
     return None if row is None else read(row)
+
+
+def of_rows(read: Callable[[Any], T]) -> Callable[[Any], T]:
+    """Make a reader of rows say that the file is damaged where it finds what nobody wrote.
+
+    SQLite sees no fault in a changed letter. The reader raises `StateError` then, without the value.
+    """
+
+    @functools.wraps(read)
+    def reading(row: Any) -> T:
+        try:
+            return read(row)
+        except (ValueError, TypeError, AttributeError):
+            raise StateError(FILE_NAME, DAMAGED) from None
+
+    return reading
 
 
 def to_id(value: str | None) -> UUID | None:

@@ -24,6 +24,8 @@ _MOVE_AWAY = (
     "what it still had to send is lost"
 )
 
+DAMAGED = f"is damaged; {_MOVE_AWAY}"
+
 _SENTENCES: Mapping[int, str] = {
     sqlite3.SQLITE_FULL: "the disk is full; free some space, what waits is tried again",
     sqlite3.SQLITE_READONLY: "cannot be written; check the owner and whether the disk is read-only",
@@ -31,7 +33,7 @@ _SENTENCES: Mapping[int, str] = {
     sqlite3.SQLITE_PERM: "cannot be opened; check the owner and the directory",
     sqlite3.SQLITE_IOERR: "the disk reports errors; check it, what waits is tried again",
     sqlite3.SQLITE_BUSY: "another program holds it; close that program",
-    sqlite3.SQLITE_CORRUPT: f"is damaged; {_MOVE_AWAY}",
+    sqlite3.SQLITE_CORRUPT: DAMAGED,
     sqlite3.SQLITE_NOTADB: f"is damaged or no state file at all; {_MOVE_AWAY}",
 }
 
@@ -75,6 +77,9 @@ def open_database(directory: Path, migrations: Sequence[Sequence[str]] = MIGRATI
     except sqlite3.Error as error:
         connection.close()
         raise state_error(error) from None
+    except UnicodeDecodeError:  # SQLite's own sentence about a damaged schema, with the bytes of it
+        connection.close()
+        raise StateError(FILE_NAME, DAMAGED) from None
     except BaseException:
         connection.close()
         raise
@@ -105,4 +110,4 @@ def _prepare(connection: sqlite3.Connection) -> None:
     if mode != "wal":
         raise StateError(FILE_NAME, "lies on a disk without write-ahead logging; use a local disk")
     if connection.execute("PRAGMA quick_check(1)").fetchone()[0] != "ok":
-        raise StateError(FILE_NAME, _SENTENCES[sqlite3.SQLITE_CORRUPT])
+        raise StateError(FILE_NAME, DAMAGED)

@@ -15,7 +15,7 @@ from uuid import UUID
 from .codec import dump_json, format_time, load_json, parse_time
 from .errors import IllegalMove
 from .store_cards import card_gone, move_claim, put_card
-from .store_columns import read_one, to_id, to_text
+from .store_columns import of_rows, read_one, to_id, to_text
 from .store_values import (
     CLOSED_ENTRIES,
     ENTRY_MOVES,
@@ -107,7 +107,7 @@ def inbox_ids(connection: sqlite3.Connection) -> list[UUID]:
 
 
 def _ids(connection: sqlite3.Connection, query: str, *values: str) -> list[UUID]:
-    return [UUID(found) for (found,) in connection.execute(query, values) if found is not None]
+    return [found for row in connection.execute(query, values) if (found := _id(row)) is not None]
 
 
 def entry_of_run(connection: sqlite3.Connection, run_id: UUID) -> InboxEntry | None:
@@ -129,7 +129,7 @@ def forget_entry(connection: sqlite3.Connection, event_id: UUID) -> None:
 
 def _move_entry(connection: sqlite3.Connection, move: EntryMove, moment: str) -> None:
     row = connection.execute("SELECT state FROM inbox WHERE event_id = ?", (str(move.event_id),)).fetchone()
-    if row is None or move.state not in ENTRY_MOVES[EntryState(row[0])]:
+    if row is None or move.state not in ENTRY_MOVES[_state(row)]:
         raise IllegalMove(ENTRY_MACHINE, row[0] if row else "none", move.state)
     connection.execute(
         "UPDATE inbox SET state = ?, changed_at = ? WHERE event_id = ?",
@@ -287,6 +287,7 @@ def keep(connection: sqlite3.Connection, name: str, value: str) -> None:
 # Rows to values -----------------------------------------------------------------------------------
 
 
+@of_rows
 def _entry(row: Any) -> InboxEntry:
     event_id, event_type, run_id, thread_id, subject_id, jti, state, created_at = row
     return InboxEntry(
@@ -301,6 +302,17 @@ def _entry(row: Any) -> InboxEntry:
     )
 
 
+@of_rows
+def _state(row: Any) -> EntryState:
+    return EntryState(row[0])
+
+
+@of_rows
+def _id(row: Any) -> UUID | None:
+    return to_id(row[0])
+
+
+@of_rows
 def _call(row: Any) -> StoredCall:
     sequence, key, run_id, operation, target_id, if_match, body = row
     call = OutboxCall(key, UUID(run_id), operation, to_id(target_id), if_match, load_json(body))

@@ -1,11 +1,12 @@
 """Configuration is read strictly, and what is wrong is named by its key alone."""
 
+import os
 import tomllib
 from pathlib import Path
 from uuid import UUID
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bothy_hermes import config
@@ -185,6 +186,30 @@ def test_no_value_ever_reaches_an_error(value, name):
     except ConfigError as error:
         said = f"{error} {error!r}"
     assert value not in said
+
+
+ODD = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.sampled_from([10**400, -(10**400), b"bytes", "/\ud800", "/x\0", "http://[::1", "http://h:99999"]),
+    st.floats(),
+    st.text(st.characters(codec=None)),
+    st.lists(st.integers(), max_size=2),
+    st.dictionaries(st.text(max_size=3), st.integers(), max_size=2),
+)
+
+
+@settings(derandomize=True)
+@given(st.dictionaries(st.sampled_from([key.name for key in KEYS]), ODD, min_size=1, max_size=3))
+def test_any_values_are_settings_or_a_sentence(values):
+    """Whatever YAML can hold is read, or refused by the name of its key; and a path can be opened."""
+    named = next(iter(values))
+    try:
+        os.fsencode(load_settings(LEAST | values).token_file)
+    except ConfigError as error:
+        named = error.key
+    assert named in values
 
 
 @pytest.mark.parametrize(

@@ -141,6 +141,15 @@ def test_a_file_that_is_no_database(tmp_path):
     LocalStore(tmp_path).close()
 
 
+def test_a_schema_that_is_damaged(tmp_path):
+    """SQLite quotes the damaged bytes, which are no text any more."""
+    LocalStore(tmp_path).close()
+    path = tmp_path / "server.sqlite3"
+    path.write_bytes(path.read_bytes().replace(b"CREATE TABLE records", b"CREATE TAB\xffE records"))
+    with pytest.raises(StateError, match=r"^server\.sqlite3: cannot be used"):
+        LocalStore(tmp_path)
+
+
 def test_a_record_that_cannot_be_read(tmp_path):
     store = LocalStore(tmp_path)
     store.commit([change(channel(1))])
@@ -149,6 +158,9 @@ def test_a_record_that_cannot_be_read(tmp_path):
         list(store.load(tables()))
     store._database.execute("UPDATE records SET kind = 'strange'")
     with pytest.raises(StateError, match="kind strange"):
+        list(store.load(tables()))
+    store._database.execute("UPDATE records SET kind = 'channel', key = x'ff00'")
+    with pytest.raises(StateError, match="kind channel"):
         list(store.load(tables()))
     store.close()
 

@@ -149,6 +149,37 @@ def test_a_broken_request_only_goes(state, content):
     assert list((state / "requests").iterdir()) == []
 
 
+@pytest.mark.parametrize("kind", ["directory", "fifo", "link", "loop"])
+def test_what_is_no_file_stops_no_request(state, kind):
+    """It is not read, not waited for and costs no open file, and the requests beside it are served."""
+    good = put_request(state, FakeClock().clock, {})
+    odd = state / "requests" / "00000000-0000-4000-8000-000000000000.json"
+    make = {
+        "directory": odd.mkdir,
+        "fifo": lambda: os.mkfifo(odd),
+        "link": lambda: odd.symlink_to(state),
+        "loop": lambda: odd.symlink_to(odd),
+    }
+    make[kind]()
+    before = len(list(Path("/dev/fd").iterdir()))
+    assert [one.id for one in take_requests(state, START)] == [good]
+    assert len(list(Path("/dev/fd").iterdir())) == before
+
+
+def test_a_request_that_is_withdrawn_while_it_is_read_is_not_done(state, monkeypatch):
+    """Whoever withdrew it was told that nothing will happen."""
+    request_id = put_request(state, FakeClock().clock, {})
+    read = state_files._read
+
+    def reading(path):
+        found = read(path)
+        assert withdraw_request(state, request_id) is True
+        return found
+
+    monkeypatch.setattr(state_files, "_read", reading)
+    assert take_requests(state, START) == []
+
+
 def test_a_request_can_be_withdrawn_until_it_is_taken(state):
     """The command that gives up knows whether the adapter may be acting on it."""
     clock = FakeClock().clock

@@ -100,6 +100,16 @@ def test_a_damaged_page_is_found_at_the_opening(made):
         open_database(made)
 
 
+def test_a_damaged_schema_is_found_at_the_opening(made):
+    """SQLite quotes the damaged bytes, which are no text any more."""
+    path = made / "state.sqlite3"
+    data = path.read_bytes()
+    assert data.count(b"CREATE TABLE inbox") == 1
+    path.write_bytes(data.replace(b"CREATE TABLE inbox", b"CREATE TAB\xffE inbox"))
+    with pytest.raises(StateError, match=rf"^state.sqlite3: {DAMAGED}"):
+        open_database(made)
+
+
 def test_a_cut_file_is_found_at_the_opening(made):
     """A file that lost its end is damaged, not empty."""
     os.truncate(made / "state.sqlite3", 4096 * 3)

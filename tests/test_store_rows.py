@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from bothy_hermes.errors import IllegalMove, WireError
+from bothy_hermes.errors import IllegalMove, StateError, WireError
 from bothy_hermes.store import (
     CallDone,
     CallFailed,
@@ -418,3 +418,50 @@ def test_a_threads_session_is_remembered_for_a_year(tmp_path, days, remembered):
         return await store.get_session(THREAD) is not None
 
     assert with_store(tmp_path, use) == remembered
+
+
+# A file that is damaged ---------------------------------------------------------------------------
+
+COLUMNS = {
+    "inbox": ["event_id", "run_id", "thread_id", "subject_id", "state", "created_at"],
+    "outbox": ["run_id", "target_id", "body"],
+    "cards": ["run_id", "message_id"],
+    "claims": ["callback_id", "run_id", "state"],
+    "meta": ["value"],
+}
+
+
+@pytest.mark.parametrize("value", ["", "x", "null", 5, b"\xff\x00"])
+@pytest.mark.parametrize(
+    ("table", "column"), [(table, one) for table, ones in COLUMNS.items() for one in ones]
+)
+def test_a_value_that_nobody_wrote_is_a_sentence(tmp_path, table, column, value):
+    """SQLite sees no fault in it; whoever reads it is told what to do with the file."""
+
+    async def steps(store):
+        await store.adapter_id()
+        await store.take_event(entry(1), [call(1)])
+        await store.record(OpenCard("card", RUN, MESSAGE))
+        await store.claim(FIRST, "card", RUN)
+        await store._writer.run(lambda disk: disk.execute(f"UPDATE {table} SET {column} = ?", (value,)))
+        reads = [
+            store.adapter_id,
+            lambda: store.entry(event_id(1)),
+            store.open_entries,
+            store.calls,
+            store.cards,
+            lambda: store.claim_of(FIRST),
+            lambda: store.move_entry(event_id(1), EntryState.STARTING),
+            lambda: store.prune(START),
+        ]
+        said = set()
+        for read in reads:
+            try:
+                await read()
+            except StateError as error:
+                said.add(str(error).partition(";")[0])
+            except IllegalMove:
+                assert column == "event_id"  # an entry of another event now
+        return said
+
+    assert with_store(tmp_path, steps) <= {"state.sqlite3: is damaged"}
