@@ -42,6 +42,9 @@ T = TypeVar("T")
 
 _log = logging.getLogger(LOGGER_NAME)
 
+REPORT_SECONDS = 15.0
+"""How long the end of a run waits for what Hermes says of its session; nobody could cancel that wait."""
+
 FRESH_SECONDS = 1.0
 """How old the evidence of a start may be: when its context takes longer, it is asked for again."""
 
@@ -340,7 +343,8 @@ class RunWork(OutboxEvents):
         changes += live.view.edits()
         changes += live.followups.closing_changes()
         try:
-            changes += await live.session.closing_changes(live.view.session_id, completed=completed)
+            async with asyncio.timeout(REPORT_SECONDS):
+                changes += await live.session.closing_changes(live.view.session_id, completed=completed)
         except Exception as error:  # noqa: BLE001  # a report that cannot be made must not cost the end
             _log.error("run %s: its session is not reported: %s", self.run_id, describe(error))
         return changes

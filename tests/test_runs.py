@@ -523,6 +523,23 @@ def test_whatever_breaks_the_run_ends_with_a_reason(tmp_path, where, end, caplog
     assert "What now?" not in caplog.text
 
 
+def test_a_session_that_hermes_tells_nothing_of_does_not_hold_the_end_up(tmp_path, monkeypatch):
+    """Its database may hang; a cancel could not reach the run any more."""
+    monkeypatch.setattr("bothy_hermes.runs.REPORT_SECONDS", 0.05)
+
+    async def script(turn, events):
+        events.on_session("s1")
+        return await echo(turn, events)
+
+    def before(made):
+        async def hang(_session_id):
+            await asyncio.Event().wait()
+
+        made.runtime.session_parent = hang
+
+    assert end_of(working(tmp_path, script=script, before=before)) == ("completed", None)
+
+
 def test_a_turn_that_is_cancelled_inside_hermes_is_a_failed_turn(tmp_path):
     """Nobody here has cancelled anything: the run's people see an end."""
 
