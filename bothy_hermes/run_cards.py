@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Collection, Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
@@ -266,12 +266,27 @@ class RunCards:
         card = self._card_for_text()
         return card.prompt if card is not None else None
 
+    def open_prompts(self) -> Sequence[Prompt]:
+        """What nobody has answered yet, the oldest first; people may or may not have read it."""
+        return [card.prompt for card in self._cards.values() if card.state is CardState.OPEN]
+
+    async def asked(self, read: Collection[Prompt]) -> Prompt | None:
+        """The prompt that a text answers, one of those that were open when the text came.
+
+        The server may know that the run waits on it before we know that the server does: its word is
+        waited for, or the text would be none to it and the question would stay.
+        """
+        for card in list(self._cards.values()):
+            if card.prompt in read and card.state is CardState.OPEN:
+                await card.settled.wait()
+        prompt = self.for_text()
+        return prompt if prompt in read else None
+
     async def text(self, prompt: Prompt, message_id: UUID, text: str) -> None:
         """A person wrote instead of choosing: a question is answered, leave is not given.
 
         Args:
-            prompt: What `for_text` told when the text came; one that was asked meanwhile takes no text that
-                was there before it.
+            prompt: What `asked` told.
             message_id: The text's message.
             text: The text.
         """

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 from uuid import UUID
@@ -28,7 +28,7 @@ from .run_sessions import REFUSED_SENTENCE, RunSession
 from .run_stages import START_REFUSALS, TURN_ENDS, End, RunOver, Stage, check_stage
 from .run_tokens import RunToken
 from .run_turn import RunTurn
-from .runtime import BusyMode, PromptKind, Spending, TurnEnd, TurnOutcome
+from .runtime import BusyMode, Prompt, PromptKind, Spending, TurnEnd, TurnOutcome
 from .secret import Secret
 from .services import Services
 from .store import Change, EntryMove, EntryState, InboxEntry, OutboxCall
@@ -148,26 +148,28 @@ class RunWork(OutboxEvents):
 
         One text after the other, in the order in which people wrote them.
         """
+        read: Sequence[Prompt] = ()
+        if self._live is not None and event.run_state is RunState.WAITING_INPUT:
+            # What was written before the run waited, or before a card was there, is no answer to it.
+            read = self._live.cards.open_prompts()
         async with self._texts:
-            await self._take_text(event)
+            await self._take_text(event.message_id, read)
 
-    async def _take_text(self, event: FollowupEvent) -> None:
+    async def _take_text(self, message_id: UUID, read: Sequence[Prompt]) -> None:
         live = self._live
         if live is None or self._stage is not Stage.TURN:
             return  # the server opens the next run from it
         steers = self._services.runtime.busy_mode is BusyMode.STEER
-        # What was written before the run waited answers nothing that was asked since.
-        may_answer = event.run_state is RunState.WAITING_INPUT
-        if not steers and not (may_answer and live.cards.for_text()):
+        if not steers and not read:
             return
-        text = await live.followups.text_of(event.message_id)
+        text = await live.followups.text_of(message_id)
         if text is None:
             return
-        asked = live.cards.for_text() if may_answer else None
+        asked = await live.cards.asked(read)
         if steers and (asked is None or asked.kind is not PromptKind.CLARIFY):
-            await live.followups.hand_in(event.message_id, text)
+            await live.followups.hand_in(message_id, text)
         if asked is not None:
-            await live.cards.text(asked, event.message_id, text)
+            await live.cards.text(asked, message_id, text)
 
     async def interaction(self, used: Interaction, entry_id: UUID) -> None:
         """A person used a card of the run."""

@@ -454,14 +454,37 @@ def test_a_text_answers_what_was_asked_when_it_came(tmp_path):
 
     async def steps(ground):
         stored = await shown(ground, QUESTION)
-        asked, _ = ground.cards.for_text(), responses(ground)
+        read, _ = ground.cards.open_prompts(), responses(ground)
+        assert await ground.cards.asked(read) is QUESTION
         await ground.cards.interaction(click(stored), UUID(int=9))
         ground.outbox.put = ground.usual_put
         await shown(ground, LATER_QUESTION)
         later = ground.runtime.waiting["c2"]
-        await ground.cards.text(asked, UUID(int=7), "large")
+        assert await ground.cards.asked(read) is None
+        await ground.cards.text(QUESTION, UUID(int=7), "large")
         assert not later.done()
         assert ground.cards.for_text() is LATER_QUESTION
+
+    scenario(tmp_path, steps)
+
+
+def test_a_text_answers_a_card_whose_wait_is_not_confirmed_yet(tmp_path):
+    """The server's answer is on its way, its people see the run wait: the text is not left out."""
+
+    async def steps(ground):
+        confirmed, usual = asyncio.Event(), ground.server.await_run_input
+
+        async def slowly(*call):
+            await confirmed.wait()
+            return await usual(*call)
+
+        ground.server.await_run_input = slowly
+        await ground.wait(QUESTION)
+        asking = asyncio.ensure_future(ground.cards.asked(ground.cards.open_prompts()))
+        await asyncio.sleep(0.01)
+        assert not asking.done()
+        confirmed.set()
+        assert await asyncio.wait_for(asking, 5) is QUESTION
 
     scenario(tmp_path, steps)
 
