@@ -53,7 +53,8 @@ def test_a_run_waits_on_a_card_and_goes_on(tmp_path):
             "text": "understood",
         }
         assert closed_of(made, card) is None
-        assert job.close(card, "answered").json["closed"] == "answered"
+        shut = job.close(card, "answered").json
+        assert (shut["closed"], shut["version"]) == ("answered", 3)
         assert job.finish().status == 200
 
 
@@ -233,8 +234,8 @@ def test_a_component_for_many_uses_answers_no_card(tmp_path):
 
 
 def test_failed_with_reopen_makes_the_card_usable_again(tmp_path):
-    """A card that is open stays open; nothing was resumed."""
-    with rig(tmp_path) as made:
+    """A card that is open stays open, and the click that was given back resumes nothing."""
+    with rig(tmp_path, clean=False) as made:
         job = made.running()
         card = job.card(button("yes"), button("never", disabled=True))
         job.wait(card)
@@ -243,6 +244,8 @@ def test_failed_with_reopen_makes_the_card_usable_again(tmp_path):
         assert job.respond(used.interaction.id, "failed", text="try again", reopen=True).status == 200
         assert [one.disabled for one in components_of(made, card)] == [None, True]
         assert job.view.open_cards == (UUID(card),)
+        assert job.resume(card).code == "run_not_waiting"
+        assert made.violations == ["resumeRun: nothing of the cause happened"]
         again = job.use(card, person=made.ben)
         made.take()
         assert job.resume(card).status == 200

@@ -200,7 +200,10 @@ def test_absorbed_is_final(tmp_path):
         job = made.running()
         posted = made.say(made.instance.thread(job.thread_id), "more")
         made.take()
+        job.followup(posted.message.id, "delivered")
+        assert made.instance.message(posted.message.id).run_id is None
         job.followup(posted.message.id, "absorbed")
+        assert made.instance.message(posted.message.id).run_id == job.id
         assert job.followup(posted.message.id, "absorbed").status == 200
         refused = job.followup(posted.message.id, "delivered")
         assert (refused.status, refused.code) == (409, "followup_absorbed")
