@@ -314,8 +314,12 @@ class AdapterLoop(GatewayEvents):
         self._speaking.set()
         if self._recovery is not None and not self._recovered.is_set():
             recovery, self._recovery = self._recovery, None
-            self._spawn(recovery.run(self._recovered), "bothy-recover")
+            self._spawn(self._recover(recovery), "bothy-recover")
         self._poke()
+
+    async def _recover(self, recovery: Recovery) -> None:
+        await recovery.run(self._recovered)
+        await recovery.watch()
 
     def on_delivery(self, delivery: Delivery) -> None:
         """An event came: judged in a task of its own, so that reading never waits."""

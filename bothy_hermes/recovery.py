@@ -2,7 +2,8 @@
 
 Layer: flows. Runs once after the first `ready` and before any event is judged (docs/protocol.md,
 section 7): send what is still owed, take up what never started, end what this runtime has lost. A run
-of another adapter is left alone until that adapter has not been seen for a while.
+of another adapter is left alone until that adapter has not been seen for a while. Later it looks now and
+then for runs of its own process that nobody works on any more.
 """
 
 from __future__ import annotations
@@ -11,18 +12,19 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
+from typing import NoReturn
 from uuid import UUID
 
 from .backoff import BASE_SECONDS, CAP_SECONDS, Backoff
 from .defaults import LOGGER_NAME
-from .errors import describe
+from .errors import BothyError, describe
 from .handler import Handler
 from .run_calls import finish_call, response_call
 from .run_cards import NOT_WAITING, UNCERTAIN, failed
 from .services import Services
 from .store import CardGone, EntryState, InboxEntry
 from .store_values import CLOSED_ENTRIES
-from .wire import FinishRun, Metrics
+from .wire import FinishRun, Metrics, Run
 from .wire_events import ListedRun
 from .wire_words import Outcome, Reason, RunState
 
@@ -43,8 +45,17 @@ FOREIGN_SECONDS = 90
 FOREIGN_PAUSE_SECONDS = 95.0
 """When runs of another adapter are looked at again."""
 
+STARTED_STATES = frozenset({RunState.RUNNING, RunState.WAITING_INPUT})
+
+ABANDONED_PAUSE_SECONDS = 600.0
+"""Between two looks for runs of this process that nobody works on: as long as the server waits for an adapter
+that is gone."""
+
 LOST = FinishRun(outcome=Outcome.FAILED, reason=Reason.ADAPTER_RESTARTED, metrics=Metrics())
 """The end of a run whose turn died with its process."""
+
+ABANDONED = FinishRun(outcome=Outcome.FAILED, reason=Reason.ADAPTER_ERROR, metrics=Metrics())
+"""The end of a run whose own end the server has refused."""
 
 
 class Recovery:
@@ -73,6 +84,31 @@ class Recovery:
         await self._insist(self.recover, DEAF_SECONDS)
         recovered.set()
         await asyncio.gather(self._finish_left(), self._look_again())
+
+    async def watch(self) -> NoReturn:
+        """End what this process has started and does not work on any more, for as long as it lives.
+
+        That is a run whose end the server, or somebody on the way, has refused: it would keep its thread busy
+        until the next start.
+        """
+        while True:
+            await self._services.clock.sleep(ABANDONED_PAUSE_SECONDS)
+            try:
+                await self.end_abandoned_runs()
+            except BothyError as error:
+                _log.debug("runs that nobody works on are looked for later: %s", error)
+
+    async def end_abandoned_runs(self) -> None:
+        """End the started runs of this adapter that nobody works on."""
+        for listed in (await self._listed()).values():
+            if listed.adapter_id == self._adapter_id and self._is_abandoned(listed.run):
+                # What was listed may have ended meanwhile.
+                now = await self._services.api.get_run(listed.run.id)
+                if self._is_abandoned(now.run):
+                    await self._end(listed.run.id, how=ABANDONED)
+
+    def _is_abandoned(self, run: Run) -> bool:
+        return run.state in STARTED_STATES and not self._handler.knows(run.id)
 
     async def _finish_left(self) -> None:
         while self._left:
@@ -118,7 +154,7 @@ class Recovery:
     async def end_lost_runs(self) -> None:
         """End every started run whose adapter is gone, and whose turn with it."""
         for listed in (await self._listed()).values():
-            if listed.run.state in (RunState.RUNNING, RunState.WAITING_INPUT) and self._is_lost(listed):
+            if listed.run.state in STARTED_STATES and self._is_lost(listed):
                 await self._end(listed.run.id)
 
     async def _answer_late_clicks(self) -> None:
@@ -184,10 +220,10 @@ class Recovery:
         else:
             await self._services.store.move_entry(entry.event_id, EntryState.DONE)
 
-    async def _end(self, run_id: UUID, entry: InboxEntry | None = None) -> None:
+    async def _end(self, run_id: UUID, entry: InboxEntry | None = None, how: FinishRun = LOST) -> None:
         """Store the end of a run that this process cannot continue, and send it."""
-        _log.warning("run %s: its turn was lost with the process that ran it", run_id)
-        call = finish_call(run_id, LOST)
+        _log.warning("run %s: nobody works on it any more, it ends (%s)", run_id, how.reason)
+        call = finish_call(run_id, how)
         if entry is None or entry.state is EntryState.FINISHING:
             await self._services.store.put_calls([call])
         else:

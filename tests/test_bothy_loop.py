@@ -499,6 +499,8 @@ def test_runs_of_adapters_that_are_gone_by_then_are_looked_for_later(tmp_path):
         await life.until(lambda: len(life.sent("listRuns")) == 2)
         await life.pass_time(96, step=1.0)
         await life.until(lambda: len(life.sent("listRuns")) == 3)
+        await life.pass_time(601, step=10.0)
+        await life.until(lambda: len(life.sent("listRuns")) == 4)
 
     living(tmp_path, steps, greeted())
 

@@ -416,3 +416,61 @@ def test_a_run_that_this_process_works_on_is_not_lost(tmp_path):
         assert end_of(made) == ("completed", None)
 
     with_rooms(tmp_path, steps)
+
+
+@contextlib.asynccontextmanager
+async def watched(made):
+    """The later looks, with nothing at work."""
+    made.handler = Handler(made.services)
+    work = Recovery(made.services, made.handler, agent_id=AGENT, adapter_id=ADAPTER)
+    task = asyncio.create_task(work.watch())
+    await asyncio.sleep(0)
+    yield
+    task.cancel()
+    await asyncio.wait([task])
+    assert await made.handler.settle(PATIENCE)
+
+
+async def next_look(made):
+    asked = len(made.api.named("list_runs"))
+    await made.fake.advance(recovery.ABANDONED_PAUSE_SECONDS)
+    await made.until(lambda: len(made.api.named("list_runs")) > asked and made.fake.sleepers)
+
+
+def test_a_run_whose_end_was_refused_ends_later(tmp_path):
+    """It would keep its thread busy until the next start; a server that does not answer is asked again."""
+
+    async def steps(made):
+        made.api.runs[RUN] = RunState.RUNNING
+        made.api.listed = [running()]
+        made.api.on["list_runs"] = [refusal(400, None)]
+        async with watched(made):
+            await made.fake.advance(recovery.ABANDONED_PAUSE_SECONDS - 1)
+            assert made.api.named("list_runs") == []
+            await next_look(made)
+            assert end_of(made) is None
+            await next_look(made)
+            await made.until(lambda: end_of(made) == ("failed", "adapter_error"))
+
+    with_rooms(tmp_path, steps)
+
+
+@pytest.mark.parametrize(
+    ("listed", "state"),
+    [
+        (running(), RunState.COMPLETED),
+        (listed_run({"state": "running"}, adapter_id=OTHER), RunState.RUNNING),
+        (listed_run(), RunState.QUEUED),
+    ],
+    ids=["it ended since", "of another adapter", "not started"],
+)
+def test_a_run_that_is_not_abandoned_is_left_alone(tmp_path, listed, state):
+    async def steps(made):
+        made.api.runs[RUN] = state
+        made.api.listed = [listed]
+        async with watched(made):
+            await next_look(made)
+            await next_look(made)
+        return end_of(made), await made.store.calls()
+
+    assert with_rooms(tmp_path, steps) == (None, [])
