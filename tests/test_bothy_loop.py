@@ -239,10 +239,13 @@ def test_decision_2_a_server_that_is_another_is_not_worked_with(tmp_path, me, ke
 
 def test_a_second_adapter_on_the_same_directory_is_refused_in_words(tmp_path):
     async def steps(life):
-        with StateLock.acquire(life.directory):
+        lock = StateLock.acquire(life.directory)
+        try:
             life.start()
             with pytest.raises(StateLocked, match=r"lock: process \d+ uses this state directory"):
                 await asyncio.wait_for(life.task, 5)
+        finally:
+            lock.release()
         return life.transport.requests
 
     assert living(tmp_path, steps, started=False) == []
