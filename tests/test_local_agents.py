@@ -1,7 +1,9 @@
 """From a request to an operation and its answer; what is counted and logged on the way."""
 
 import asyncio
+import json
 import logging
+import random
 import sqlite3
 
 import pytest
@@ -10,7 +12,9 @@ from bothy_hermes.local_agents import AnswerLostError, Fault
 from bothy_hermes.local_http import Request
 from bothy_hermes.wire_operations import OPERATIONS
 from bothy_hermes.wire_words import ProblemCode
-from tests.fakes.local_kit import EVIDENCE, rig
+from tests.fakes.local_kit import EVIDENCE, button, rig, select
+from tests.fakes.mutants import WORD, garbled, mutant
+from tests.fakes.wire_examples import EXAMPLES
 
 NOBODY = "00000000-0000-4000-8000-000000000001"
 
@@ -192,3 +196,68 @@ def test_an_answer_code_is_always_one_of_the_protocols(tmp_path):
         for answer in answers:
             assert answer.code in set(ProblemCode)
             assert answer.json["status"] == answer.status
+
+
+# Everything that is nearly right ------------------------------------------------------------------
+
+NO_VIOLATION = {
+    "run_ended",
+    "run_not_startable",
+    "billing_mode_mismatch",
+    "tool_class_exceeded",
+    "version_conflict",
+    "precondition_failed",
+    "title_not_auto",
+}
+"""Refusals that an adapter which keeps to the protocol meets as well."""
+
+
+def in_state(made, state):
+    """A run in a state, with a card that was used, a follow-up and a message."""
+    if state == "queued":
+        return made.offered(), dict.fromkeys(["message_id", "interaction_id"], NOBODY)
+    job = made.running()
+    card = job.card(select(), button())
+    if state == "waiting_input":
+        job.wait(card)
+    used = job.use(card, "yes")
+    made.take()
+    if state == "failed":
+        made.instance.end_run(job.id)
+        made.take()
+    return job, {"message_id": card, "interaction_id": str(used.interaction.id)}
+
+
+def nearly(operation, job, ids):
+    """A body that fits the operation and the run."""
+    body = EXAMPLES[operation.body]()
+    for name in ("message_id", "reply_to"):
+        if name in body:
+            body[name] = ids["message_id"]
+    return body
+
+
+@pytest.mark.parametrize("state", ["queued", "running", "waiting_input", "failed"])
+def test_whatever_is_nearly_a_call_gets_an_answer_and_is_counted_once(tmp_path, caplog, state):
+    """Every body of the protocol with something wrong: refused without its words, never a failure."""
+    draw = random.Random(26)
+    with rig(tmp_path, clean=False, run_update_min_interval_ms=0) as made:
+        made.connect(max_active_runs=100)
+        for operation in [one for one in OPERATIONS if one.body is not None]:
+            job, ids = in_state(made, state)
+            whole = ids | {"run_id": job.id, "thread_id": job.thread_id, "agent_id": made.instance.agent.id}
+            path = operation.path.format_map(whole) + "?consumer=default"
+            token = made.agent_token if "agents" in path else job.token
+            for number in range(20):
+                made.violations.clear()
+                body = mutant(draw, nearly(operation, job, ids))
+                raw = json.dumps(body).encode()
+                raw = garbled(draw, raw) if number % 5 == 0 else raw
+                answer = made.call(
+                    operation.method, path, token, raw=raw, If_Match='"1"', Content_Type="application/json"
+                )
+                assert answer.status < 500, (operation.name, body)
+                refused = answer.status >= 400 and answer.code not in NO_VIOLATION
+                assert len(made.violations) == refused, (operation.name, answer)
+                assert answer.status < 400 or WORD not in json.dumps(answer.json | {"document": None})
+    assert WORD not in caplog.text
