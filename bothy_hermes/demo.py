@@ -72,12 +72,15 @@ def run_demo(
             return 128 + came[0]
         finally:
             _ignore_signals()
-            with suppress(OSError):  # whoever read the lines may be gone
-                show.farewell("Stopping everything")
-            world.close()
+            _farewell(show, "Stopping everything")
+            world.close(lambda line: _farewell(show, line))
             if keep is not None:
-                with suppress(OSError):
-                    show.farewell(f"Everything is kept in {keep}")
+                _farewell(show, f"Everything is kept in {keep}")
+
+
+def _farewell(show: Show, line: str) -> None:
+    with suppress(OSError):  # whoever read the lines may be gone
+        show.farewell(line)
 
 
 def _start(world: DemoWorld, show: Show, clock: Clock) -> None:

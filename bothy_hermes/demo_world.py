@@ -92,10 +92,14 @@ class DemoWorld:
         """The same person as a client."""
         return Person.from_page(self.login_url, self._clock)
 
-    def close(self) -> None:
-        """Stop everything that was started, the gateway first: it still has things to report."""
+    def close(self, tell: Callable[[str], None] = lambda _line: None) -> None:
+        """Stop everything that was started, the gateway first: it still has things to report.
+
+        Args:
+            tell: Takes a line for the person who waits; must not raise.
+        """
         with self._stack:
-            self.gateway.stop()
+            self.gateway.stop(tell=tell)
 
 
 def adapter_keys_of(server: LocalServer) -> dict[str, Value]:

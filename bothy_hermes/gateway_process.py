@@ -239,15 +239,23 @@ class GatewayProcess:
     def _exit_status(self) -> int | None:
         return self._process.returncode if self._process else None
 
-    def stop(self, seconds: float = STOP_SECONDS) -> None:
-        """End the process: ask, wait that long, then kill it with everything it started."""
+    def stop(self, seconds: float = STOP_SECONDS, tell: Callable[[str], None] = lambda _line: None) -> None:
+        """End the process: ask, wait that long, then kill it with everything it started.
+
+        Args:
+            seconds: How long to wait.
+            tell: Takes a line for the person who waits; must not raise.
+        """
         if self._process is None:
             return
         started: frozenset[Started] = frozenset()
         if self.alive:
             started = descendants(self._process.pid)  # once it has ended, nobody knows whose they were
             self._process.send_signal(signal.SIGTERM)
-            self._ended_within(seconds)
+            waited = 0.0
+            while waited < seconds and not self._ended_within(min(TELL_SECONDS, seconds - waited)):
+                waited += TELL_SECONDS
+                tell(f"Hermes is stopping ({waited:.0f} s)")
         self.kill()
         _kill_processes(started & running())
 

@@ -181,6 +181,17 @@ def test_stop_asks_first(place, hermes, gateway):
     assert not gateway.alive
 
 
+def test_the_person_who_waits_hears_something_while_it_stops(place, hermes, gateway, monkeypatch):
+    monkeypatch.setattr(gateway_process, "TELL_SECONDS", 0.1)
+    hermes(STUBBORN)
+    gateway.start_until(is_up(place), print)
+    told = []
+    gateway.stop(0.35, told.append)
+    assert len(told) == 4
+    assert told[0] == "Hermes is stopping (0 s)"
+    assert gone(gateway.pid)
+
+
 def test_stop_kills_what_does_not_end(place, hermes, gateway):
     hermes(STUBBORN)
     gateway.start_until(is_up(place), print)
