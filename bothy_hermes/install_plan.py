@@ -114,6 +114,8 @@ def _display(key: str, busy_mode: str) -> Iterable[Entry]:
     yield Entry((*platform, "tool_progress"), "off", "Tools are steps of the live box, no messages.")
     yield Entry((*platform, "busy_steer_ack_enabled"), False)
     yield Entry((*platform, "long_running_notifications"), False)
+    yield Entry((*platform, "show_reasoning"), False, "What is shown in a terminal is no part of an answer.")
+    yield Entry((*platform, "runtime_footer", "enabled"), False, "It names a directory of this machine.")
 
 
 def new_config(entries: Iterable[Entry]) -> str:
