@@ -33,6 +33,7 @@ from .runtime import (
     SessionSwitch,
     TurnEnd,
     TurnEvents,
+    TurnOutcome,
     TurnRequest,
 )
 from .turn_facts import Payee
@@ -61,6 +62,9 @@ loaded machine. An interrupt before that reaches nobody, and the agent asks the 
 AGENT_SECONDS = 1.0
 """How long a text waits for the agent that is to take it and its first request; Hermes looks for the
 agent every 0.05 seconds, and a request goes out in the same second."""
+
+NOT_RUN_CAUSES = "dm_policy is not allowlist, a list of allowed users, or another plugin's veto"
+"""What keeps Hermes from a turn without a word to anybody; people see no more than that it is busy."""
 
 POLL_SECONDS = 0.02
 """How often something of Hermes' is looked at that nobody announces."""
@@ -147,6 +151,8 @@ class HermesRuntime:
             raise
         self.threads.forget(active)
         _log.info("run %s: turn %s (%s)", turn.run_id, end.outcome, end.detail)
+        if end.outcome is TurnOutcome.NOT_RUN:
+            _log.warning("run %s: Hermes did no turn; its log says why: %s", turn.run_id, NOT_RUN_CAUSES)
         return end
 
     async def _run(self, active: ActiveTurn) -> TurnEnd:

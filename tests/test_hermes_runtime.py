@@ -153,8 +153,8 @@ class TestTurn:
 
         play(scene)
 
-    def test_a_message_that_was_processed_without_a_model_is_no_turn(self, play):
-        """Denied, queued by the startup restore, a command: all of them are a success to Hermes."""
+    def test_a_message_that_was_processed_without_a_model_is_no_turn(self, play, caplog):
+        """Denied, queued by the startup restore, a command: a success to Hermes. The log says so."""
 
         async def scene(gateway):
             task, told = start(gateway, request())
@@ -165,6 +165,8 @@ class TestTurn:
             end = await gateway.fake.drive(task)
             assert (end.outcome, end.detail) == (TurnOutcome.NOT_RUN, "no_model_request")
             assert told.of("answer") == []
+            assert f"run {request().run_id}: Hermes did no turn" in caplog.text
+            assert "dm_policy" in caplog.text
 
         play(scene)
 
