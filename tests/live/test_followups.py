@@ -11,8 +11,9 @@ from tests.live.talk import Talk
 @pytest.fixture(scope="module")
 def world(closed_world):
     """A world whose agent takes texts into a running turn."""
-    quick = Entry(("quick_commands",), {"hello": {"type": "exec", "command": "echo ran"}})
-    closed_world.open(toolsets=("terminal", "clarify", "delegation"), more=[quick])
+    quick = {"type": "exec", "command": "echo ran"}
+    more = [Entry(("quick_commands", "hello", key), value) for key, value in quick.items()]
+    closed_world.open(toolsets=("terminal", "clarify", "delegation"), more=more)
     closed_world.start()
     return closed_world
 
