@@ -41,32 +41,32 @@ class FileText:
     readable: bool = True
 
 
-def files_to_fetch(ctx: RunContext, *, limit_bytes: int) -> tuple[UUID, ...]:
+def files_to_fetch(ctx: RunContext, trigger_id: UUID, *, limit_bytes: int) -> tuple[UUID, ...]:
     """Name the attachments whose text a turn should read, in the order of the thread.
 
     Args:
         ctx: The run's context.
+        trigger_id: The message that triggered the run.
         limit_bytes: Bytes of one file that enter a turn; 0 fetches none.
     """
     if limit_bytes <= 0:
         return ()
-    attachments = [one for element in new_elements(ctx) for one in element.attachments]
+    attachments = [one for element in new_elements(ctx, trigger_id) for one in element.attachments]
     wanted = dict.fromkeys(one.id for one in reversed(attachments) if _is_wanted(one))
     return tuple(reversed(list(wanted)[:MAX_FETCHED_FILES]))
 
 
-def new_elements(ctx: RunContext, trigger_id: UUID | None = None) -> Iterator[ContextElement]:
+def new_elements(ctx: RunContext, trigger_id: UUID) -> Iterator[ContextElement]:
     """Go through the elements that a turn has to read: none twice, none behind the trigger.
 
     What stands behind the trigger are follow-ups, which reach the turn by their own events.
 
     Args:
         ctx: The run's context.
-        trigger_id: The message that triggered the run, where the context's own run does not say.
+        trigger_id: The message that triggered the run.
     """
-    trigger = trigger_id or ctx.run.trigger_message_id
     for element in ctx.elements:
-        if element.id == trigger:
+        if element.id == trigger_id:
             yield element
             return
         if not element.already_delivered:

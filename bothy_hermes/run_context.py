@@ -71,7 +71,7 @@ class ContextReader:
             found,
             trigger_id=invocation.message_id,
             channel=await self._channel(invocation, token),
-            files=await self._files(found, token),
+            files=await self._files(found, invocation.message_id, token),
             secret=self._secret,
         )
         turn = TurnRequest(
@@ -106,10 +106,10 @@ class ContextReader:
             self._channels[run.channel_id] = known
         return known
 
-    async def _files(self, found: RunContext, token: TokenSource) -> dict[UUID, FileText]:
+    async def _files(self, found: RunContext, trigger_id: UUID, token: TokenSource) -> dict[UUID, FileText]:
         limit = self._settings.attachment_text_max_bytes
         texts: dict[UUID, FileText] = {}
-        for file_id in context.files_to_fetch(found, limit_bytes=limit):
+        for file_id in context.files_to_fetch(found, trigger_id, limit_bytes=limit):
             try:
                 # One byte more than the limit tells whether the file is longer.
                 data = await self._api.download_file(file_id, token, limit + 1)

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from bothy_hermes.context_files import MAX_FETCHED_FILES, decode_file, files_to_fetch
 from bothy_hermes.wire_words import ScanStatus
-from tests.fakes.contexts import attachment, context, element, new_id, trigger
+from tests.fakes.contexts import TRIGGER, attachment, context, element, new_id, trigger
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ def test_only_scanned_texts_are_fetched(changes, wanted):
     """The declared type and the scanner decide, not the name."""
     ctx = context(trigger(attachments=(attachment(7, **changes),)))
 
-    assert files_to_fetch(ctx, limit_bytes=10) == ((new_id(7),) if wanted else ())
+    assert files_to_fetch(ctx, TRIGGER, limit_bytes=10) == ((new_id(7),) if wanted else ())
 
 
 def test_nothing_is_fetched_twice_or_from_what_the_session_has():
@@ -58,20 +58,20 @@ def test_nothing_is_fetched_twice_or_from_what_the_session_has():
         element(100, attachments=(attachment(14),)),
     )
 
-    assert files_to_fetch(ctx, limit_bytes=10) == (new_id(12), new_id(13))
+    assert files_to_fetch(ctx, TRIGGER, limit_bytes=10) == (new_id(12), new_id(13))
 
 
 def test_a_limit_of_zero_fetches_nothing():
     """An operator who wants no file contents in turns gets none."""
     ctx = context(trigger(attachments=(attachment(7),)))
 
-    assert files_to_fetch(ctx, limit_bytes=0) == ()
+    assert files_to_fetch(ctx, TRIGGER, limit_bytes=0) == ()
 
 
 def test_of_very_many_files_the_youngest_are_read():
     """A thread full of files does not hold the turn up with hundreds of requests."""
     ctx = context(*(element(n, attachments=(attachment(n),)) for n in range(1, 90)), trigger())
-    found = files_to_fetch(ctx, limit_bytes=10)
+    found = files_to_fetch(ctx, TRIGGER, limit_bytes=10)
 
     assert found == tuple(new_id(n) for n in range(90 - MAX_FETCHED_FILES, 90))
 
