@@ -371,6 +371,7 @@ def test_what_was_not_absorbed_becomes_the_next_runs(tmp_path):
         assert [run.run_starter for run in later] == [made.ada.id, made.ben.id, made.ada.id]
         assert [run.session_mode for run in later] == ["resume"] * 3
         assert made.instance.message(ones[1].message.id).run_id == later[0].id
+        assert made.instance.state.messages.need(ones[1].message.id).followup_of is None
         follower = made.say(thread, "six")
         assert follower.followup_of == later[0].id
 

@@ -117,6 +117,19 @@ def test_a_wish_of_a_followup_is_kept_for_the_run_it_becomes(tmp_path):
         assert made.events()[0]["payload"]["session_mode"] == "new"
 
 
+def test_a_session_that_was_named_before_the_last_followup_is_bound(tmp_path):
+    """The texts become one run: what one of them asked for holds for all."""
+    with rig(tmp_path) as made:
+        thread = made.thread()
+        job = made.running(thread)
+        for wish in ({"session_mode": "bind", "bind_ref": "s9"}, {}):
+            made.say(thread, "go on", **wish)
+            made.take()
+        job.finish()
+        payload = made.events()[0]["payload"]
+        assert (payload["session_mode"], payload["agent_session"]["external_session_ref"]) == ("bind", "s9")
+
+
 def test_session_reports_carry_the_version(tmp_path):
     """Stale is 412 with the current version; the same report again is a repetition."""
     with rig(tmp_path) as made:
