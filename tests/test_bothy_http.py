@@ -20,8 +20,8 @@ from bothy_hermes.errors import TransportError
 from tests.fakes.http_peer import HttpPeer, answer
 
 SOON = 3.0
-"""Real seconds within which something that is given up is over, also on a machine that stands still now and then;
-the other side would go on for longer."""
+"""Real seconds within which something that is given up is over, also on a machine that stands still now and
+then; the other side would go on for longer."""
 
 LONG = 60
 """Seconds that nothing here takes."""
@@ -310,7 +310,9 @@ def test_cancelling_at_any_moment_leaks_nothing():
                 await asyncio.sleep(0.01)
             assert peer.open == transport._pool.idle <= 4
             for number in range(8):
-                assert (await transport.send(request(f"/{number}"), timeout=LONG)).body == f"/{number}".encode()
+                assert (
+                    await transport.send(request(f"/{number}"), timeout=LONG)
+                ).body == f"/{number}".encode()
 
     with HttpPeer() as peer:
         for number in range(200):
