@@ -279,3 +279,32 @@ def test_blanks_around_a_name_are_no_part_of_it(page, server):
     page.press("Enter")
     page.wait("document.querySelector('dialog').innerText.includes('anybody is Bob:')")
     assert [one.name for one in server.people][2:] == ["Bob"]
+
+
+def choose_file(page, size, name):
+    page.evaluate(
+        "(() => { const given = new DataTransfer();"
+        f" given.items.add(new File([new Uint8Array({size})], {name}));"
+        " document.querySelector('#file').files = given.files; })()"
+    )
+
+
+def test_a_refused_file_does_not_take_the_text_along(page, server):
+    """The thread is begun by then, and the field was emptied for it."""
+    page.evaluate("document.querySelector('#new').click()")
+    page.evaluate(f"{button_named('Options')}.click()")
+    choose_file(page, 1, "'n'.repeat(300)")
+    write(page, "Look at this")
+    page.wait("document.querySelector('#problem').innerText.includes('name: has 300 characters')")
+    assert page.evaluate("document.querySelector('#text').value") == "Look at this"
+    page.trouble.clear()  # the browser itself reports the refused request
+
+
+def test_a_file_that_the_server_would_not_take_is_refused_before_anything_is_sent(page, server):
+    """Its thread would else be begun, and the server, which hangs up, seem to be gone."""
+    page.evaluate("document.querySelector('#new').click()")
+    page.evaluate(f"{button_named('Options')}.click()")
+    choose_file(page, 16_777_217, "'large.bin'")
+    write(page, "Look at this")
+    page.wait("document.querySelector('#problem').innerText.includes('at most 16 MiB')")
+    assert PersonClient(server, server.people[0].token).get("/threads")["threads"] == []
