@@ -209,6 +209,11 @@ class RunCards:
 
     # The server tells -----------------------------------------------------------------------------
 
+    async def can_wait(self, call: OutboxCall) -> bool:
+        """Whether the wait on a card is still to be sent: there is none on a card that people never had."""
+        stored = await self._services.store.card(str(call.body.get(CARD_KEY)))
+        return stored is not None and stored.message_id is not None
+
     def done(self, call: OutboxCall) -> None:
         """A call of a card was taken."""
         card = self._of_call(call)

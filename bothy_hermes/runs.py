@@ -179,10 +179,13 @@ class RunWork(OutboxEvents):
             response = response_call(self.run_id, used.id, failed(NOT_WAITING))
             await self._outbox.put(response, EntryMove(entry_id, EntryState.DONE))
 
-    async def before(self, call: OutboxCall) -> None:  # noqa: ARG002  # the protocol's form
+    async def before(self, call: OutboxCall) -> None:
         """Bring the box up to date before a wait or the end."""
-        if self._live is not None:
-            await self._live.patcher.flush_for_call()
+        if self._live is None:
+            return
+        if call.operation == AWAIT_RUN_INPUT.name and not await self._live.cards.can_wait(call):
+            return
+        await self._live.patcher.flush_for_call()
 
     def done(self, call: OutboxCall) -> None:
         """The server has taken a call."""

@@ -699,6 +699,33 @@ def test_a_run_that_is_over_is_not_shown_as_waiting(tmp_path):
     assert made.api.documents[RUN].status_line is None
 
 
+def test_a_wait_that_is_not_sent_allows_no_early_patch(tmp_path):
+    """The server has refused the card: the patches that follow keep their time."""
+
+    async def script(_turn, events):
+        events.on_status("is looking")
+        await script.made.until(lambda: script.made.api.named("update_run"))
+        await events.on_card(Prompt(PromptKind.CLARIFY, "c1", "k", "Which one?"))
+        await asyncio.Event().wait()
+
+    def before(made):
+        script.made = made
+        made.limits = lambda: SLOW
+        made.services = dataclasses.replace(made.services, limits=made.limits)
+        made.api.on["create_message"] = refusal(422, "component_invalid", "createMessage")
+
+    async def steps(made, work):
+        async def nothing_is_owed():
+            return await made.store.calls() == []
+
+        await made.until(lambda: made.api.named("create_message"))
+        await made.until(nothing_is_owed)
+        assert len(made.api.named("update_run")) == 1
+        work.end_early(*INTERRUPTED)
+
+    working(tmp_path, steps, script, before=before)
+
+
 def test_an_end_is_stored_when_no_card_is_open_any_more(tmp_path):
     """A process that finds it on disk could close none, and the server completes no run that waits."""
     stored = []
