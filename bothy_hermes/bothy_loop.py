@@ -63,6 +63,9 @@ STARTING = "starting"
 GATE_SECONDS = 0.1
 """Between two looks whether Hermes takes messages."""
 
+WHOLE_SECONDS = 10.0
+"""Between two looks at a Hermes that lacked something."""
+
 
 async def _nothing() -> Sequence[str]:
     return ()
@@ -257,13 +260,20 @@ class AdapterLoop(GatewayEvents):
         return self._gateway
 
     async def _whole(self) -> None:
-        """Go on with a Hermes that has what a turn needs; of another one the server and the log are told."""
-        lacking = await self._lacking()
-        if lacking:
-            _log.error("this Hermes lacks %s; the server is told, no event is fetched", ", ".join(lacking))
-            self._flags.set(DegradedReason.RUNTIME_CONTRACT_MISSING, "gate", on=True)
-            self._speaking.set()
-            await asyncio.Event().wait()  # what is missing does not come while this process lives
+        """Wait for a Hermes that has what a turn needs; of another one the server and the log are told.
+
+        It is looked at again: while Hermes starts, its threads import the same modules, and one that is half
+        imported lacks a lot.
+        """
+        while lacking := await self._lacking():
+            if not self._speaking.is_set():
+                _log.error(
+                    "this Hermes lacks %s; the server is told, no event is fetched", ", ".join(lacking)
+                )
+                self._flags.set(DegradedReason.RUNTIME_CONTRACT_MISSING, "gate", on=True)
+                self._speaking.set()
+            await self._clock.sleep(WHOLE_SECONDS)
+        self._flags.set(DegradedReason.RUNTIME_CONTRACT_MISSING, "gate", on=False)
 
     async def _gate(self) -> None:
         """Wait until Hermes takes messages in: before that, it would swallow what is fetched."""

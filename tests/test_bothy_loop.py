@@ -408,20 +408,24 @@ def test_a_restore_that_takes_too_long_is_told_and_waited_for(tmp_path, caplog):
 
 
 def test_decision_13_a_hermes_that_lacks_something_is_told_of_and_takes_no_run(tmp_path, caplog):
-    """The server hears it, the operator reads what it is, and no event is fetched."""
-
-    lacking = ("runner:_session_db", "tools.slash_confirm:resolve")
+    """The server hears it, the operator reads what it is, no event is fetched; what came late is found."""
+    lacking = ["runner:_session_db", "tools.slash_confirm:resolve"]
 
     async def steps(life):
         await life.until(life.heartbeats)
-        await life.pass_time(5)
+        await life.pass_time(25, step=0.5)
         assert life.connector.attempts == []
-        return reasons(life), read_status(life.directory)["heartbeat"]["details"]["degraded_reasons"]
+        told, seen = reasons(life), read_status(life.directory)["heartbeat"]["details"]["degraded_reasons"]
+        lacking.clear()
+        await life.pass_time(12, step=0.5)
+        await life.until(lambda: life.connector.attempts)
+        await life.until(lambda: reasons(life) == [])
+        return told, seen
 
     with caplog.at_level(logging.ERROR):
         told, seen = living(tmp_path, steps, greeted(), lacking=lacking)
     assert told == seen == ["runtime_contract_missing"]
-    assert "lacks runner:_session_db, tools.slash_confirm:resolve" in caplog.text
+    assert caplog.text.count("lacks runner:_session_db, tools.slash_confirm:resolve") == 1
 
 
 def test_a_shut_gate_can_be_left(tmp_path):
