@@ -57,6 +57,18 @@ def test_a_consumer_that_is_silent_is_shown_offline(tmp_path):
         assert made.instance.presence.online("default")
 
 
+def test_silence_counts_from_the_connection_and_absence_from_its_end(tmp_path):
+    """Not from the start of the server, which may be long ago."""
+    with rig(tmp_path) as made:
+        made.clock.move(1000)
+        made.connect()
+        made.clock.move(5)
+        made.disconnect()
+        made.clock.move(3)
+        presence = made.instance.presence
+        assert (presence.silent_for("default"), presence.gone_for("default")) == (8, 3)
+
+
 def test_an_adapter_is_seen_by_what_came_from_it(tmp_path):
     """While it is connected by its last frame, afterwards by its last sign; nobody else's counts."""
     with rig(tmp_path) as made:

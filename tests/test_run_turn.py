@@ -28,6 +28,7 @@ class Hermes:
         try:
             await self.release.wait()
         except asyncio.CancelledError:
+            await asyncio.sleep(0.01)  # letting go takes its time
             self.cancelled = True
             raise
         if self.breaks is not None:
