@@ -1,7 +1,9 @@
 """A call is repeated exactly when the protocol says so, each attempt with a proof of its own."""
 
 import asyncio
+import json
 import logging
+import random
 from datetime import timedelta
 from email.utils import format_datetime
 
@@ -12,13 +14,21 @@ from bothy_hermes.bothy_credentials import TokenSource
 from bothy_hermes.bothy_http import Response
 from bothy_hermes.codec import dump, dump_json
 from bothy_hermes.dpop import ProofSigner, verify_proof
-from bothy_hermes.errors import ClockRefused, ProblemAnswer, TokenRefused, TransportError, WireError
+from bothy_hermes.errors import (
+    BothyError,
+    ClockRefused,
+    ProblemAnswer,
+    TokenRefused,
+    TransportError,
+    WireError,
+)
 from bothy_hermes.secret import Secret
 from bothy_hermes.wire import CloseCard, CreateMessage
 from bothy_hermes.wire_operations import CLOSE_CARD, CREATE_MESSAGE, GET_JWKS, GET_ME, OPEN_GATEWAY
 from bothy_hermes.wire_words import CloseReason, MessageKind, MessageRole
 from tests.fakes.clock import START, FakeClock
 from tests.fakes.edge_kit import AGENT_KEY, RUN, SERVER_URL, decoded
+from tests.fakes.mutants import WORD, garbled, mutant
 from tests.fakes.transport import FakeTransport, empty_answer, json_answer, problem
 
 SIGNER = ProofSigner(AGENT_KEY)
@@ -494,3 +504,80 @@ def test_query_values_are_escaped():
 def test_a_call_shows_no_body():
     """Its repr is safe for logs."""
     assert "hunter2" not in repr(Call(CREATE_MESSAGE, None, {"run_id": RUN}, message("hunter2")))
+
+
+# Whatever a server answers ------------------------------------------------------------------------
+
+STATUSES = [
+    200,
+    200,
+    203,
+    204,
+    206,
+    304,
+    400,
+    401,
+    401,
+    401,
+    403,
+    404,
+    409,
+    412,
+    418,
+    422,
+    429,
+    500,
+    503,
+    599,
+]
+WORDS = [
+    "unauthorized",
+    "token_expired",
+    "use_dpop_nonce",
+    "invalid_dpop_proof",
+    "run_ended",
+    "wat",
+    5,
+    None,
+    [],
+]
+FIELDS = {
+    "date": ["nonsense", date(100), date(-100), date(86_400), "Fri, 31 Dec 9999 23:59:59 GMT", ""],
+    "dpop-nonce": ["n1", "n2", "", "a b", WORD, "x" * 5000],
+    "retry-after": ["0", "-1", "nonsense", "9" * 10, "9" * 30, date(50), "1.5"],
+    "www-authenticate": ['DPoP error="use_dpop_nonce"', 'Bearer error="x"', "DPoP " * 100],
+    "content-length": ["5", "-1", WORD],
+    "set-cookie": [WORD],
+}
+CAUSES = ["connect", "timeout", "reset", "stale", "malformed", "tls", "redirect"]
+
+
+def anything(draw):
+    """An answer with each thing odd now and then, or none."""
+    if draw.random() < 0.15:
+        return lost(draw.choice(CAUSES), sent=True)
+    body = {"code": draw.choice(WORDS), "detail": WORD, "document": draw.choice([None, {}, [WORD]])}
+    data = json.dumps(mutant(draw, body)).encode()
+    fields = {name: draw.choice(values) for name, values in FIELDS.items() if draw.random() < 0.3}
+    return Response(draw.choice(STATUSES), fields, garbled(draw, data) if draw.random() < 0.2 else data)
+
+
+@pytest.mark.parametrize("signer", [None, SIGNER], ids=["bearer", "dpop"])
+def test_no_answers_make_a_call_spin_or_speak(caplog, signer):
+    """It ends with an answer or an error of ours, and each wait is followed by a few attempts at most."""
+    with caplog.at_level(logging.DEBUG):
+        for seed in range(60):
+            draw = random.Random(seed)
+            setting = Setting(*(anything(draw) for _ in range(40)), OK, OK, OK, signer=signer)
+            setting.transport.always("getJwks", json_answer(200, {"keys": []}, date=date(0)))
+            setting.tokens = Tokens("t1", "t2", "t3")
+            said = ""
+            try:
+                setting.run()
+            except BothyError as error:
+                said = f"{error} {error!r}"
+            assert WORD not in said, seed
+            attempts, waits = len(setting.transport.sent("getMe")), len(setting.fake.slept)
+            assert attempts <= 5 * (waits + 1), seed
+            assert all(0 <= wait <= 930 for wait in setting.fake.slept), seed
+    assert WORD not in caplog.text

@@ -6,8 +6,8 @@ of one; `draw` is a `random.Random`, so that the same seed makes the same ones.
 
 import copy
 
-WORD = "hunter2"
-"""Stands in many of them: a log or a refusal that repeats what was sent shows it."""
+WORD = "Hunter-2"
+"""Stands in many of them: a log or a refusal that repeats what was sent shows it. No code looks like it."""
 
 ODD = [
     None,
