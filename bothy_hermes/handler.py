@@ -125,12 +125,14 @@ class Handler:
         work = self._works.get(event.run_id)
         if work is not None:
             await work.followup(event)
+            self._send_late(work)
 
     async def interaction(self, entry: InboxEntry, used: Interaction, token: Secret | None) -> None:
         """A person used a card; answered in any case, as the last thing of its event."""
         work = self._works.get(used.run_id)
         if work is not None:
             await work.interaction(used, entry.event_id)
+            self._send_late(work)
             return
         response = response_call(used.run_id, used.id, failed(NOT_WAITING))
         await self._services.store.record(response, EntryMove(entry.event_id, EntryState.DONE))
@@ -147,6 +149,18 @@ class Handler:
         work = self._works.get(run_id)
         if work is not None:
             work.end_early(outcome, reason)
+
+    def _send_late(self, work: RunWork) -> None:
+        """Send what was stored for a run whose own sender may have come to its end meanwhile.
+
+        With the run's own token: after its end no other is to be had.
+        """
+        if work.run_id in self._works:
+            return
+        if work.run_id in self._tasks:
+            self._owed.setdefault(work.run_id, None)
+        else:
+            self._send_rest(work.run_id, work.token)
 
     def doubts(self, proof: Proof) -> bool:
         """Tell whether a turn would be interrupted for what may just not have been told in time.

@@ -391,6 +391,33 @@ def test_a_click_that_meets_the_end_of_its_run_is_answered_with_the_token_it_cam
     handling(tmp_path, steps)
 
 
+def test_a_click_that_is_answered_after_its_run_is_over_is_answered(tmp_path):
+    """A slow server: the run ended meanwhile, its sender with it, and nobody else looked once more."""
+
+    async def steps(made, handler):
+        await begin(made, handler, token=run_token())
+        await made.until(lambda: made.runtime.turns)
+        work, over, usual = handler._works[RUN], asyncio.Event(), handler._works[RUN].interaction
+
+        async def slowly(used, entry_id):
+            await over.wait()
+            await usual(used, entry_id)
+
+        work.interaction = slowly
+        answering = asyncio.ensure_future(handler.interaction(*await click(made), None))
+        await settle()
+        made.turns.release.set()
+        assert await handler.settle(5)
+        over.set()
+        await answering
+        assert await handler.settle(5)
+        assert len(made.api.named("respond_to_interaction")) == 1
+        assert made.api.named("renew_run_token") == []
+        assert await made.store.calls() == []
+
+    handling(tmp_path, steps)
+
+
 # Leftovers ----------------------------------------------------------------------------------------
 
 
