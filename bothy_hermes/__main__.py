@@ -160,7 +160,7 @@ def _fill_demo(parser: argparse.ArgumentParser) -> None:
         metavar="LABEL",
         action="append",
         default=[],
-        help="answer the next card with the choice that holds LABEL; may be repeated",
+        help="answer the next card with the choice LABEL, or one that holds it; may be repeated",
     )
     parser.add_argument(
         "--follow-up",

@@ -119,6 +119,7 @@ def _post_once(world: DemoWorld, show: Show, text: str, clock: Clock, acts: Acts
         show.stage("Posted the message")
         actor = Actor(person, show, thread_id, run_id, acts)
         view = _watch(world, show, feed, run_id, clock=clock, actor=actor)
+    actor.tell_undone()
     show.result(view, person.answer(thread_id, run_id))
     return 0 if view["run"]["state"] == RunState.COMPLETED else EXIT_FAILED
 

@@ -8,17 +8,21 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from .demo_person import Person
 from .demo_show import Show
-from .errors import ConfigError
+from .errors import ConfigError, ProblemAnswer
 from .plain_text import repair
+from .wire_words import ProblemCode
 
 POLL_SECONDS = 0.2
 """How often it is looked whether an act is due."""
+
+TOO_LATE = frozenset({ProblemCode.RUN_ENDED, ProblemCode.CARD_CLOSED, ProblemCode.INTERACTION_ANSWERED})
+"""What the server answers to somebody who was not quick enough."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +127,7 @@ class Actor:
         if self._cancel_after is not None and self._cancel_after <= seconds:
             self._cancel_after = None
             self._show.stage("Cancelling the run")
-            self._person.cancel(self._run_id)
+            self._in_time(lambda: self._person.cancel(self._run_id))
 
     def message(self, message: Mapping[str, Any]) -> None:
         """Show a card of the run, and answer it when there is an answer left."""
@@ -141,10 +145,35 @@ class Actor:
         if not message["components"]:
             self._person.post(self._thread_id, answer)
             return
-        for component in message["components"]:
-            options = {option["label"]: option["value"] for option in component["options"] or ()}
-            label = next((one for one in options or [component["label"]] if answer in one), None)
-            if label is not None:
-                self._person.use(message["id"], component["id"], [options[label]] if options else [])
-                return
-        raise ConfigError("--answer", "a card has no such choice")
+        choices = list(_choices(message["components"]))
+        fitting = [one for one in choices if answer in one[0]]
+        if not fitting:
+            raise ConfigError("--answer", "a card has no such choice")
+        _, component_id, values = next((one for one in fitting if one[0] == answer), fitting[0])
+        self._in_time(lambda: self._person.use(message["id"], component_id, values))
+
+    def _in_time(self, act: Callable[[], Any]) -> None:
+        """Do an act that may come too late: a run can end, and a card close, at any moment."""
+        try:
+            act()
+        except ProblemAnswer as error:
+            if error.code not in TOO_LATE:
+                raise
+            self._show.stage(f"That was too late ({error.code})")
+
+    def tell_undone(self) -> None:
+        """Tell which acts the run left no time for."""
+        undone = [f"--follow-up {text}" for text, _ in self._timed]
+        undone += [f"--answer {answer}" for answer in self._answers]
+        undone += ["--cancel-after"] if self._cancel_after is not None else []
+        for act in undone:
+            self._show.stage(f"The run ended before its turn came: {act}")
+
+
+def _choices(components: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, str, list[str]]]:
+    """What a card offers: each label with its component and the values that it stands for."""
+    for component in components:
+        for option in component["options"] or ():
+            yield option["label"], component["id"], [option["value"]]
+        if not component["options"]:
+            yield component["label"], component["id"], []

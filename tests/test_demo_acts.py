@@ -3,7 +3,7 @@
 import pytest
 
 from bothy_hermes.demo_acts import Actor, Acts, read_acts, read_follow_up
-from bothy_hermes.errors import ConfigError
+from bothy_hermes.errors import ConfigError, ProblemAnswer
 
 BUTTONS = [
     {"id": "c-1", "label": "Allow once", "options": None},
@@ -24,6 +24,7 @@ class Recorded:
     def __init__(self):
         self.done = []
         self.cards = []
+        self.stages = []
 
     def post(self, thread_id, text):
         self.done.append(("post", thread_id, text))
@@ -35,7 +36,7 @@ class Recorded:
         self.done.append(("use", message_id, component_id, values))
 
     def stage(self, text):
-        """Nothing: the acts themselves are looked at."""
+        self.stages.append(text)
 
     def card(self, message):
         self.cards.append(message["id"])
@@ -55,6 +56,8 @@ def actor(**acts):
     [
         (BUTTONS, "Deny", ("use", "m-1", "c-2", [])),
         (SELECT, "Blue", ("use", "m-1", "c-3", ["1"])),
+        (SELECT, "lu", ("use", "m-1", "c-3", ["1"])),
+        ([*SELECT, {"id": "c-4", "label": "Re", "options": None}], "Re", ("use", "m-1", "c-4", [])),
         ([], "Bothy", ("post", "t", "Bothy")),
     ],
 )
@@ -97,6 +100,58 @@ def test_texts_and_the_cancel_come_in_their_time_and_once():
     for seconds in (0.5, 1.2, 2.5, 3.0, 4.0):
         acting.due(seconds)
     assert made.done == [("post", "t", "soon"), ("post", "t", "later"), ("cancel", "r")]
+
+
+class Refusing(Recorded):
+    """A person whom the server refuses."""
+
+    def __init__(self, code):
+        super().__init__()
+        self.code = code
+
+    def cancel(self, run_id):
+        raise ProblemAnswer("people", 409, self.code)
+
+    def use(self, message_id, component_id, values):
+        raise ProblemAnswer("people", 409, self.code)
+
+
+@pytest.mark.parametrize("code", ["run_ended", "card_closed", "interaction_answered"])
+def test_an_act_that_comes_too_late_ends_nothing(code):
+    """The run may end, and somebody else answer, in the same moment."""
+    late = Refusing(code)
+    acting = Actor(late, late, "t", "r", Acts(answers=("Deny",), cancel_after=1.0))
+    acting.message(card(BUTTONS))
+    acting.due(1.0)
+    assert late.stages[1::2] == [f"That was too late ({code})"] * 2
+
+
+def test_an_act_that_is_refused_for_another_reason_is_an_error():
+    refused = Refusing("forbidden")
+    acting = Actor(refused, refused, "t", "r", Acts(answers=("Deny",)))
+    with pytest.raises(ProblemAnswer, match="forbidden"):
+        acting.message(card(BUTTONS))
+
+
+def test_what_the_run_left_no_time_for_is_said():
+    """Else a person who asked for it waits for what cannot come."""
+    acting, made = actor(answers=("Yes",), follow_ups=(("later", 2.0),), cancel_after=3.0)
+    acting.due(1.0)
+    acting.tell_undone()
+    assert made.stages == [
+        "The run ended before its turn came: --follow-up later",
+        "The run ended before its turn came: --answer Yes",
+        "The run ended before its turn came: --cancel-after",
+    ]
+
+
+def test_what_was_done_is_not_said_to_be_undone():
+    acting, made = actor(answers=("Deny",), follow_ups=(("soon", 1.0),), cancel_after=1.0)
+    acting.message(card(BUTTONS))
+    acting.due(1.0)
+    made.stages.clear()
+    acting.tell_undone()
+    assert made.stages == []
 
 
 @pytest.mark.parametrize(
