@@ -63,8 +63,10 @@ AGENT_SECONDS = 1.0
 """How long a text waits for the agent that is to take it and its first request; Hermes looks for the
 agent every 0.05 seconds, and a request goes out in the same second."""
 
-NOT_RUN_CAUSES = "dm_policy is not allowlist, a list of allowed users, or another plugin's veto"
-"""What keeps Hermes from a turn without a word to anybody; people see no more than that it is busy."""
+NOT_RUN_CAUSES = (
+    "dm_policy is not allowlist, a list of allowed users, max_concurrent_sessions, another plugin's veto"
+)
+"""What keeps Hermes from a turn; people see no more than that it is busy."""
 
 POLL_SECONDS = 0.02
 """How often something of Hermes' is looked at that nobody announces."""
