@@ -569,7 +569,9 @@ def test_no_answers_make_a_call_spin_or_speak(caplog, signer):
         for seed in range(60):
             draw = random.Random(seed)
             setting = Setting(*(anything(draw) for _ in range(40)), OK, OK, OK, signer=signer)
-            setting.transport.always("getJwks", json_answer(200, {"keys": []}, date=date(0)))
+            setting.transport.always(
+                "getJwks", lambda _, fake=setting.fake: json_answer(200, {}, date=date(fake.elapsed))
+            )
             setting.tokens = Tokens("t1", "t2", "t3")
             said = ""
             try:
