@@ -164,6 +164,10 @@ class PeopleSide:
                 body = parse(route.body, request.json()) if route.body is not None else None
                 found = route.run(self, Call(person, thing, body, request))
                 return _safe(found if isinstance(found, Response) else json_response(route.status, found))
+        others = sorted(route.method for route in ROUTES if route.match(route.method, path) is not None)
+        if others:
+            refused = Refused(405, ProblemCode.NOT_FOUND, "another method")
+            return _safe(problem(refused, headers={"Allow": ", ".join(others)}))
         raise Refused(404, ProblemCode.NOT_FOUND, "there is no such call")
 
     def _person(self, request: Request) -> Person:

@@ -60,6 +60,21 @@ def some_path(route):
 # Routes -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(
+    ("method", "path", "allowed"),
+    [
+        ("DELETE", "/me", "GET"),
+        ("PUT", "/threads", "GET, POST"),
+        ("POST", "/admin/allow-list", "PUT"),
+        ("GET", "/runs/01a22dc0-f15d-7fb7-8b4e-006f8b2ef949/cancel", "POST"),
+    ],
+)
+def test_a_method_that_a_call_lacks_is_answered_with_those_it_has(side, method, path, allowed):
+    refused = ask(side, method, path)
+    assert problem(refused) == (405, "not_found")
+    assert refused.headers["Allow"] == allowed
+
+
 def test_a_route_matches_its_own_method_and_path_only():
     route = Route("POST", "/threads/{id}/messages", lambda *_: None)
     thread = "01a22dc0-f15d-7fb7-8b4e-006f8b2ef949"
