@@ -122,9 +122,8 @@ def requests_of(waiting: list[dict[str, Any]], command: str, description: str | 
         description: Why Hermes asks.
     """
     same = [entry for entry in waiting if command in _shown_commands(entry)]
-    exact = [entry for entry in same if (entry.get("description") or None) == (description or None)]
-    rest = [entry for entry in same if entry not in exact]
-    return [str(entry["request_id"]) for entry in (*exact, *rest) if entry.get("request_id")]
+    same.sort(key=lambda entry: (entry.get("description") or None) != (description or None))
+    return [str(entry["request_id"]) for entry in same if entry.get("request_id")]
 
 
 def _shown_commands(entry: Mapping[str, Any]) -> tuple[str, str]:

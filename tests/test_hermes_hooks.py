@@ -2,6 +2,7 @@
 
 import contextvars
 import logging
+import sys
 from types import SimpleNamespace
 from typing import ClassVar
 from uuid import UUID
@@ -266,6 +267,33 @@ class TestWhatItSays:
         usage = heard.facts[0][1].usage
         assert (usage.tokens_in, usage.tokens_out) == (None, 3)
 
+    def test_what_a_request_cost_is_asked_by_the_configured_model(self, heard, monkeypatch):
+        """An answer may name another one, of which Hermes has no price."""
+        prices = hermes.priced(heard.state, shipped=True, amount="0.0105")
+        monkeypatch.setitem(sys.modules, "agent.usage_pricing", prices)
+        prices._lookup_official_docs_pricing = lambda route: route if route.model == "m" else None
+        usage = {"input_tokens": 1000, "request_count": 1}
+        heard.hear("post_api_request", payload(usage=usage, model="m", response_model="m-2026"))
+        found = heard.facts[0][1].usage
+        assert (found.currency, found.amount_micros, found.model) == ("USD", 10_500, "m-2026")
+
+    @pytest.mark.parametrize(
+        ("arguments", "tool"),
+        [
+            ('{"name": "terminal", "arguments": {"command": "ls"}}', "terminal"),
+            ('{"name": 5}', "tool_call"),
+            ("{}", "tool_call"),
+            ("[]", "tool_call"),
+        ],
+    )
+    def test_a_tool_behind_hermes_bridge_is_named_itself(self, heard, arguments, tool):
+        """With many tools a model calls one that calls the others."""
+        call = SimpleNamespace(function=SimpleNamespace(name="tool_call", arguments=arguments))
+        heard.hear(
+            "post_api_request", payload(assistant_message=SimpleNamespace(content="", tool_calls=[call]))
+        )
+        assert [one.tool for one in heard.facts[0][1].tools] == [tool]
+
     def test_arguments_that_are_no_json_are_none(self, heard):
         """A model writes what it likes."""
         call = SimpleNamespace(function=SimpleNamespace(name="terminal", arguments="{broken"))
@@ -301,12 +329,18 @@ class TestWhatItSays:
         heard.hear("post_tool_call", payload(tool_name="terminal", args={}))
         assert heard.facts[0][1].failed is False
 
-    def test_the_end_of_a_turn(self, heard):
+    @pytest.mark.parametrize("true", ["completed", "failed", "interrupted"])
+    def test_the_end_of_a_turn(self, heard, true):
         """Only a plain true is true."""
-        heard.hear(
-            "on_session_end", payload(completed=True, failed=None, interrupted=False, turn_exit_reason="x")
-        )
-        assert heard.facts == [(THREAD, Ended(Ids("s", "s", "t"), True, False, False, "x"))]
+        said = {"completed": None, "failed": "yes", "interrupted": 1} | {true: True}
+        heard.hear("on_session_end", payload(**said, turn_exit_reason="x"))
+        told = {name: name == true for name in said}
+        assert heard.facts == [(THREAD, Ended(Ids("s", "s", "t"), **told, exit_reason="x"))]
+
+    def test_a_hook_without_ids_is_of_no_known_turn(self, heard):
+        """Which one is meant is not made up."""
+        heard.hear("pre_llm_call", {"platform": "bothy", "session_id": None})
+        assert heard.facts == [(THREAD, Asked(Ids("", "", "")))]
 
     def test_a_request_that_goes_out_keeps_nothing_of_its_contents(self, heard):
         """The payload holds the whole conversation."""
@@ -351,9 +385,11 @@ class TestTextsShown:
             "output of the tool\n\n" + MARKED.format("turn left"),
         ],
     )
-    def test_it_is_found_in_every_form_that_hermes_gives_it(self, seen, content):
-        """As a row of its own, in a tool's result, with its origin or without."""
-        assert seen({"role": "assistant", "content": "x"}, {"role": "user", "content": content}) == (HELD,)
+    @pytest.mark.parametrize("text", ["turn left", " turn left\n"])
+    def test_it_is_found_in_every_form_that_hermes_gives_it(self, seen, content, text):
+        """As a row of its own, in a tool's result, with its origin or without; blanks do not count."""
+        rows = {"role": "assistant", "content": "x"}, {"role": "user", "content": content}
+        assert seen(*rows, text=text) == (HELD,)
 
     @pytest.mark.parametrize(
         "rows",

@@ -1,7 +1,6 @@
 """Prompts of Hermes as values of ours, and how they are answered."""
 
 import asyncio
-import json
 from types import SimpleNamespace
 
 import pytest
@@ -18,6 +17,7 @@ ASKED = [
     {"session_key": "s", "request_id": "2", "command": "rm -rf b", "description": "deletes"},
     {"session_key": "s", "request_id": "3", "command": "rm -rf b", "description": "deletes more"},
     {"session_key": "s", "request_id": "5", "command": "curl s3cret", "description": "sends"},
+    {"session_key": "s", "request_id": None, "command": "rm -rf c", "description": "deletes"},
     {"session_key": "t", "request_id": "4", "command": "rm -rf b", "description": "deletes"},
 ]
 CHOICES = ("once", "deny")
@@ -54,6 +54,7 @@ class TestApproval:
             ("rm -rf b", None, (), "2"),
             ("rm -rf b", "deletes", ("2",), "3"),
             ("curl ***", "sends", (), "5"),
+            ("rm -rf c", "deletes", (), ""),
             ("ls", "lists", (), ""),
             ("rm -rf a", "deletes", ("1",), ""),
         ],
@@ -65,6 +66,7 @@ class TestApproval:
         prompt = approval(command, description, shown)
         assert (prompt.kind, prompt.hermes_id) == (PromptKind.APPROVAL, meant)
         assert (prompt.command, prompt.session_key, prompt.choices) == (command, "s", CHOICES)
+        assert prompt.question == (description or "")
 
     def test_an_answer_reaches_its_own_request_and_no_other(self, state):
         """In whatever order the people answer."""
@@ -75,9 +77,19 @@ class TestApproval:
         assert state.resolved == [("approval", "2", "deny"), ("approval", "1", "once")]
 
     def test_a_prompt_that_fits_no_request_answers_none(self, state):
-        """What it stood for waits no longer."""
+        """What it stood for waits no longer; an answer without an ID would be the oldest request's."""
         assert resolve(approval("ls"), "once") is False
         assert asyncio.run(hermes_prompts.refuse(approval("ls"))) == "Command not approved: ls"
+        assert state.resolved == []
+
+    def test_where_hermes_lists_none_no_request_is_answered(self, state):
+        """Nobody knows which one is meant."""
+        del state.modules["tools.approval"].list_gateway_approvals
+        prompt = approval("rm -rf a")
+        assert (prompt.hermes_id, resolve(prompt, "once")) == ("", False)
+        prompts = TurnPrompts()
+        prompts.add(approval_of("1"))
+        assert prompts.approvals_gone() == [approval_of("1")]
         assert state.resolved == []
 
     def test_in_019_it_is_found_and_answered_by_its_place(self, monkeypatch):
@@ -92,7 +104,10 @@ class TestClarify:
     """Questions."""
 
     def question(self, *, multi_select=False):
-        return SimpleNamespace(clarify_id="c-1", session_key="s", multi_select=multi_select)
+        several = (
+            {"multi_select": True} if multi_select else {}
+        )  # older versions of Hermes have no such thing
+        return SimpleNamespace(clarify_id="c-1", session_key="s", **several)
 
     def test_it_keeps_hermes_own_words(self):
         """They are what it is answered with."""
@@ -113,9 +128,9 @@ class TestClarify:
     def test_one_of_several_answers_is_a_list_of_one(self, state):
         """Hermes would take the comma in it for two answers; no answer stays none."""
         state.clarifies = [self.question(multi_select=True)]
-        prompt = hermes_prompts.clarify("c-1", "s", "Which?", ["Salt, pepper", "Oil"])
-        assert resolve(prompt, "Salt, pepper") is True
-        assert json.loads(state.resolved[0][2]) == ["Salt, pepper"]
+        prompt = hermes_prompts.clarify("c-1", "s", "Which?", ["Salt, rosé", "Oil"])
+        assert resolve(prompt, "Salt, rosé") is True
+        assert state.resolved[0][2] == '["Salt, rosé"]'
         state.clarifies = [self.question(multi_select=True)]
         assert resolve(prompt, "") is True
         assert state.resolved[1][2] == ""

@@ -330,7 +330,7 @@ def _agent(state):
         return not key.startswith("sk-ant-api") and key.startswith(("sk-ant-", "eyJ", "cc-"))
 
     def phrase(tool, args):
-        return f"is using {tool} {args['command']}…" if args else f"is using {tool}…"
+        return f"is using {tool} {args['command']}…" if args and "command" in args else f"is using {tool}…"
 
     _module(state, "agent")
     _module(state, "agent.secret_scope", is_multiplex_active=lambda: False)
@@ -395,8 +395,8 @@ def _approvals(state):
         return [dict(entry) for entry in state.approvals if entry["session_key"] == session_key]
 
     def resolve_approval(session_key, choice, resolve_all=False, reason=None, request_id=None):
-        for entry in state.approvals:
-            if entry["session_key"] == session_key and request_id in {None, entry["request_id"]}:
+        for entry in state.approvals:  # Hermes takes the oldest one where it is given no ID
+            if entry["session_key"] == session_key and (not request_id or request_id == entry["request_id"]):
                 state.approvals.remove(entry)
                 state.resolved.append(("approval", entry["request_id"], choice))
                 return 1
