@@ -71,7 +71,8 @@ BASE = "/people/v1"
 NO_ID = UUID(int=0)
 """Stands for the thing of a call that names none."""
 
-EVENT_STREAM = {"Content-Type": "text/event-stream; charset=utf-8"}
+EVENT_STREAM = {"Content-Type": "text/event-stream; charset=utf-8", "X-Accel-Buffering": "no"}
+"""The second is for a proxy, which would else collect events before it passes them on."""
 
 
 @dataclass(frozen=True, slots=True)

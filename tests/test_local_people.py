@@ -75,6 +75,14 @@ def test_a_method_that_a_call_lacks_is_answered_with_those_it_has(side, method, 
     assert refused.headers["Allow"] == allowed
 
 
+def test_the_stream_of_events_asks_a_proxy_to_collect_nothing(side):
+    """And no cache to keep any of it."""
+    stream = ask(side, "GET", "/events?since=0")
+    assert stream.headers["Content-Type"].startswith("text/event-stream")
+    assert stream.headers["X-Accel-Buffering"] == "no"
+    assert stream.headers["Cache-Control"] == "no-store"
+
+
 def test_a_route_matches_its_own_method_and_path_only():
     route = Route("POST", "/threads/{id}/messages", lambda *_: None)
     thread = "01a22dc0-f15d-7fb7-8b4e-006f8b2ef949"
