@@ -1,5 +1,7 @@
 """An answer is read whole or not at all, and every fault of an exchange has its word."""
 
+import contextlib
+import random
 import socket
 import threading
 
@@ -299,3 +301,68 @@ def test_a_server_that_closes_while_it_is_sent_something_within_tls_is_a_reset(t
         body = b"x" * 1_000_000
         assert {client.fails(method="POST", body=body) for _ in range(10)} == {("reset", True)}
         thread.join()
+
+
+# Whatever bytes come ------------------------------------------------------------------------------
+
+HEADS = [
+    "HTTP/1.1 200 OK",
+    "HTTP/1.1 200",
+    "HTTP/1.0 204 No",
+    "HTTP/1.1 304 Not",
+    "HTTP/1.1 -200 x",
+    "ICY 200 OK",
+]
+FIELDS = [
+    b"Content-Length: 2",
+    b"Content-Length: -1",
+    b"Content-Length: 1_0",
+    b"Content-Length: \xb2",
+    b"Content-Length: " + b"9" * 30,
+    b"Transfer-Encoding: chunked",
+    b"Transfer-Encoding: gzip, chunked",
+    b"Connection: close",
+    b"Content-Encoding: gzip",
+    b"Location: http://elsewhere/",
+    b": no name",
+    b"\xff\xfe: \x00",
+    b" folded",
+]
+BODIES = [
+    b"{}",
+    b"",
+    b"x" * 5000,
+    b"2\r\n{}\r\n0\r\n\r\n",
+    b"-5\r\nhello\r\n0\r\n\r\n",
+    b"-1\r\n{}",
+    b"1_0\r\n" + b"x" * 16 + b"\r\n0\r\n\r\n",
+    b"f" * 20 + b"\r\nx",
+    b"2\r\n{}XX0\r\n\r\n",
+    b"0\r\n" + b"T: x\r\n" * 200 + b"\r\n",
+]
+
+
+def odd_answer(draw):
+    """The bytes of an answer of which more or less is wrong."""
+    fields = draw.sample(FIELDS, draw.randrange(4))
+    data = b"\r\n".join([draw.choice(HEADS).encode(), *fields, b"", draw.choice(BODIES)])
+    place = draw.randrange(len(data))
+    return draw.choice([data, data, data[:place], data[:place] + b"\xff" + data[place + 1 :]])
+
+
+def test_whatever_bytes_come_are_an_answer_or_an_error_of_ours():
+    """And the next exchange is as good as any."""
+    draw = random.Random(11)
+    with peer_and_client() as (peer, client):
+
+        def odd(arrived):
+            arrived.send(odd_answer(draw))
+            raise HangUp
+
+        peer.routes["/odd"] = odd
+        for _ in range(300):
+            with contextlib.suppress(TransportError):
+                answered = client.ask("/odd", max_answer_bytes=1000)
+                assert answered.status >= 200
+                assert len(answered.body) <= 1000
+        assert client.ask("/well").body == b"{}"
