@@ -21,7 +21,7 @@ from .wire_words import ProblemCode
 POLL_SECONDS = 0.2
 """How often it is looked whether an act is due."""
 
-TOO_LATE = frozenset({ProblemCode.RUN_ENDED, ProblemCode.CARD_CLOSED, ProblemCode.INTERACTION_ANSWERED})
+TOO_LATE = frozenset({ProblemCode.RUN_ENDED, ProblemCode.CARD_CLOSED})
 """What the server answers to somebody who was not quick enough."""
 
 

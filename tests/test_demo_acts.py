@@ -116,7 +116,7 @@ class Refusing(Recorded):
         raise ProblemAnswer("people", 409, self.code)
 
 
-@pytest.mark.parametrize("code", ["run_ended", "card_closed", "interaction_answered"])
+@pytest.mark.parametrize("code", ["run_ended", "card_closed"])
 def test_an_act_that_comes_too_late_ends_nothing(code):
     """The run may end, and somebody else answer, in the same moment."""
     late = Refusing(code)
