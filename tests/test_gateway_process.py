@@ -279,12 +279,22 @@ def test_it_can_be_started_on_another_thread(place, hermes, gateway):
 
 def test_without_hermes_one_sentence_has_the_command(monkeypatch):
     monkeypatch.setattr(sys, "executable", "/nowhere/python")
+    monkeypatch.setattr(gateway_process, "TOO_NEW_FOR_HERMES", (99,))
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(StartFailed) as caught:
         find_hermes()
     text = str(caught.value)
     assert gateway_process.INSTALL_COMMAND in text
     assert "\n" not in text
+
+
+def test_a_python_that_is_too_new_for_hermes_is_not_sent_to_install_it(monkeypatch):
+    """Its installer would only say that there is no such version."""
+    monkeypatch.setattr(sys, "executable", "/nowhere/python")
+    monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.setattr(gateway_process, "TOO_NEW_FOR_HERMES", sys.version_info[:2])
+    with pytest.raises(StartFailed, match=r"takes Python 3\.11 to 3\.13"):
+        find_hermes()
 
 
 def test_the_hermes_beside_this_python_comes_first(tmp_path, monkeypatch):
