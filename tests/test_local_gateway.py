@@ -3,10 +3,12 @@
 import contextlib
 import json
 import logging
+import random
+import struct
 import threading
 import time
 from contextlib import contextmanager
-from socket import SHUT_WR
+from socket import SHUT_WR, create_connection
 from urllib.parse import urlsplit
 from uuid import uuid4
 
@@ -21,7 +23,8 @@ from bothy_hermes.local_options import ServerOptions
 from bothy_hermes.local_port import LocalServer
 from tests.fakes.frozen_protocol import check_frame
 from tests.fakes.local_kit import HEARTBEAT
-from tests.fakes.local_wire import call, raw
+from tests.fakes.local_wire import call, raw, read_all
+from tests.fakes.mutants import WORD, garbled, mutant
 
 SILENT = logging.Logger("client", logging.CRITICAL + 1)  # noqa: LOG001  # the client's own words do not count
 
@@ -435,3 +438,75 @@ def test_nonces_are_given_at_the_handshake(tmp_path):
         assert caught.value.response.status_code == 401
         assert "DPoP-Nonce" in caught.value.response.headers
         assert urlsplit(server.api_url).scheme == "http"
+
+
+# Whatever bytes come ------------------------------------------------------------------------------
+
+IDENTIFY = {
+    "op": "identify",
+    "consumer": "default",
+    "adapter_id": str(uuid4()),
+    "protocol_version": 1,
+    "adapter": {"name": "bothy-hermes", "version": "1"},
+    "runtime": {"name": "hermes-agent", "version": "1"},
+    "max_active_runs": 8,
+}
+
+
+def bytes_of(opcode, data, *, first=0x80, mask=b"abcd", size=None):
+    """A frame as a client writes it, or with its first byte, mask or length wrong."""
+    size = len(data) if size is None else size
+    length = struct.pack("!B", 0x80 | size) if size < 126 else struct.pack("!BQ", 0xFF, size)
+    hidden = bytes(byte ^ mask[place % 4] for place, byte in enumerate(data))
+    return bytes([first | opcode]) + length + mask + hidden
+
+
+def odd_frames(draw):
+    """What an adapter sends of which more or less is wrong."""
+    ack = json.dumps({"op": "ack", "event_id": str(uuid4())}).encode()
+    kinds = [
+        lambda: bytes_of(Opcode.TEXT, json.dumps(mutant(draw, IDENTIFY)).encode()),
+        lambda: bytes_of(Opcode.TEXT, garbled(draw, ack)),
+        lambda: bytes_of(Opcode.TEXT, ack) * 3,
+        lambda: bytes_of(Opcode.TEXT, WORD.encode()),
+        lambda: bytes_of(Opcode.BINARY, ack),
+        lambda: bytes_of(Opcode.TEXT, ack, first=0) + bytes_of(Opcode.PING, b"p"),
+        lambda: bytes_of(Opcode.CONT, b"x"),
+        lambda: bytes_of(Opcode.TEXT, ack, first=0xC0),
+        lambda: bytes_of(draw.choice([3, 7, 11, 15]), b"x"),
+        lambda: bytes_of(Opcode.PING, b"x" * draw.choice([0, 125, 126])) * 20,
+        lambda: bytes_of(Opcode.CLOSE, draw.choice([b"", b"x", b"\x03\xe8", b"\x03\xed", b"\x11\x30\xff"])),
+        lambda: bytes_of(Opcode.TEXT, b"", size=draw.choice([2**20 + 1, 2**63])),
+        lambda: draw.randbytes(12),
+    ]
+    first = [bytes_of(Opcode.TEXT, json.dumps(IDENTIFY).encode())] if draw.random() < 0.7 else []
+    return b"".join(first + [draw.choice(kinds)() for _ in range(draw.randrange(1, 5))])
+
+
+def test_whatever_frames_come_cost_their_own_connection_only(tmp_path, caplog):
+    """Each connection ends when its client is gone, and nothing that was sent is logged."""
+    draw = random.Random(5)
+    with served(tmp_path, clean=False) as server:
+        parts = urlsplit(server.origin)
+        token = server.agent.token_file.read_text().strip()
+        opening = (
+            f"GET /api/v1/agents/{server.agent.id}/gateway?consumer=default HTTP/1.1\r\nHost: h\r\n"
+            f"Authorization: Bearer {token}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+            "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n"
+            "Sec-WebSocket-Protocol: bothy.agent.v1\r\n\r\n"
+        ).encode()
+        for _ in range(60):
+            with create_connection((parts.hostname, parts.port), timeout=10) as connection:
+                frames = odd_frames(draw)
+                with contextlib.suppress(ConnectionError):  # the server may be gone before all is sent
+                    connection.sendall(opening + frames)
+                with contextlib.suppress(OSError):  # or before this
+                    connection.shutdown(SHUT_WR)
+                with contextlib.suppress(ConnectionError):
+                    assert read_all(connection).startswith(b"HTTP/1.1 101 ")
+        assert not [one for one in server.violations if one.startswith("server")]
+        socket = Socket(server)
+        assert socket.ready()["op"] == "ready"
+        socket.close()
+    assert WORD not in caplog.text
+    assert token not in caplog.text
