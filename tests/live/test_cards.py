@@ -128,10 +128,12 @@ def allowed_for_good(world):
 
 
 def denied_by_hermes(talk, run_id):
-    """Hermes 0.19 asks nobody about a subagent's command: it denies it."""
+    """Hermes 0.19 asks nobody about a subagent's command: the subagent is told that it needs leave."""
     assert talk.ended(run_id).state == "completed"
     assert [one for one in talk.messages(run_id) if one.kind is MessageKind.CARD] == []
-    assert " ran" not in talk.texts(run_id)[0].replace("ran by", "")
+    (answer,) = talk.texts(run_id)
+    assert "approval" in answer
+    assert '"output": ' not in answer
 
 
 def test_two_commands_at_once_are_answered_crosswise(talk):

@@ -3,6 +3,7 @@
 import pytest
 
 from bothy_hermes.install_plan import Entry
+from tests.live.kit import in_019
 from tests.live.talk import Talk
 
 DISPLAY = ("display", "platforms", "bothy")
@@ -115,6 +116,9 @@ def test_what_another_plugin_makes_of_a_message_is_no_command(home):
     talk = Talk(home.world)
     run(talk, "repeat before")
     session = talk.instance.thread(talk.thread_id).session_ref
+    if in_019():  # it reads the command in the text itself, after the plugin wrote it; no turn comes of it
+        assert run(talk, "rewrite this") == "failed"
+        return
     assert run(talk, "rewrite this") == "completed"
     assert talk.instance.thread(talk.thread_id).session_ref == session
     assert "/new" in str(home.world.asked("/new")[-1]["messages"])
