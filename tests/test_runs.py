@@ -740,7 +740,10 @@ def test_an_end_is_stored_when_no_card_is_open_any_more(tmp_path):
 
         made.api.on["resume_run"] = resume
 
-    made = working(tmp_path, script=script, before=before)
+    async def steps(made, _work):
+        await made.until(lambda: made.api.named("resume_run"))  # time stands still while the disk works
+
+    made = working(tmp_path, steps, script, before=before)
     assert len(made.api.named("resume_run")) == 1
     assert FINISH_RUN.name not in stored
     assert end_of(made) == ("completed", None)
