@@ -16,6 +16,7 @@ from .bothy_api import BothyApi
 from .bothy_credentials import TokenSource
 from .codec import dump, parse
 from .errors import ProblemAnswer, WireError
+from .message_split import split_message
 from .store import CardGone, Change, ClaimMove, ClaimState, OpenCard, OutboxCall, Store
 from .store_values import CLAIM_MOVES
 from .wire import (
@@ -26,6 +27,7 @@ from .wire import (
     Followup,
     InteractionResponse,
     Metrics,
+    Part,
     ReportAgentSession,
     SetThreadTitle,
     UpdateMessage,
@@ -53,6 +55,9 @@ NO_NUMBERS_STATUSES = frozenset(
     {HTTPStatus.BAD_REQUEST, HTTPStatus.REQUEST_ENTITY_TOO_LARGE, HTTPStatus.UNPROCESSABLE_ENTITY}
 )
 """Refusals of an end that only its numbers can be the reason of."""
+
+LEAST_PIECE_BYTES = 1024
+"""A text is not cut into shorter pieces: this is the least limit that a configuration may set as well."""
 
 MESSAGE_KEY = "client_msg_id"
 """The member of a stored call's body that names a message of ours."""
@@ -212,13 +217,49 @@ async def _send_message(sending: Sending, call: OutboxCall) -> Sequence[Change]:
     card = await sending.store.card(message.client_msg_id) if message.kind is MessageKind.CARD else None
     if message.kind is MessageKind.CARD and card is None:
         return ()  # withdrawn before it was sent: nobody waits behind it
-    answer = await sending.api.create_message(call.run_id, sending.token, message)
+    try:
+        answer = await sending.api.create_message(call.run_id, sending.token, message)
+    except ProblemAnswer as problem:
+        if problem.status != HTTPStatus.REQUEST_ENTITY_TOO_LARGE or message.kind is not MessageKind.TEXT:
+            raise
+        await _send_in_pieces(sending, call.run_id, message, problem)
+        return ()
     sending.posted[message.client_msg_id] = (answer.id, answer.version)
     if card is None:
         return ()
     if await sending.store.card(card.card_id) is None:
         return (close_call(call.run_id, answer.id, CloseReason.EXPIRED),)
     return (replace(card, message_id=answer.id),)
+
+
+async def _send_in_pieces(
+    sending: Sending, run_id: UUID, message: CreateMessage, problem: ProblemAnswer
+) -> None:
+    """Post a text that is longer than what the server takes by now, in pieces half as long, or shorter still.
+
+    It was cut by the limit of its own time. The pieces and their IDs follow from the text alone, so that a
+    repetition posts the same.
+
+    Raises:
+        ProblemAnswer: The server takes none of them.
+    """
+    limit = len(message.content.encode()) // 2
+    while limit >= LEAST_PIECE_BYTES:
+        pieces = split_message(message.content, limit)
+        try:
+            for number, piece in enumerate(pieces):
+                whole = message.part or Part(index=0, last=True)
+                part = Part(index=whole.index + number, last=whole.last and number == len(pieces) - 1)
+                key = f"{message.client_msg_id}.{len(pieces)}.{number}"
+                body = replace(message, client_msg_id=key, content=piece, part=part)
+                await sending.api.create_message(run_id, sending.token, body)
+        except ProblemAnswer as error:
+            if error.status != HTTPStatus.REQUEST_ENTITY_TOO_LARGE or number:
+                raise
+        else:
+            return
+        limit //= 2
+    raise problem
 
 
 async def _send_update(sending: Sending, call: OutboxCall) -> Sequence[Change]:

@@ -3,7 +3,7 @@
 import asyncio
 import dataclasses
 from types import SimpleNamespace
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import pytest
 
@@ -26,7 +26,7 @@ from bothy_hermes.run_calls import (
 )
 from bothy_hermes.run_cards import failed
 from bothy_hermes.store import CardGone, ClaimMove, ClaimState, OpenCard, OutboxCall
-from bothy_hermes.wire import CreateMessage, FinishRun, Metrics, ReportAgentSession
+from bothy_hermes.wire import CreateMessage, FinishRun, Metrics, Part, ReportAgentSession
 from bothy_hermes.wire_words import CloseReason, FollowupState, RunState
 from tests.fakes.edge_kit import RUN, THREAD
 from tests.fakes.flow_kit import with_rooms
@@ -234,6 +234,43 @@ def test_a_card_that_is_withdrawn_while_it_is_shown_is_closed(tmp_path):
 
     (call,) = with_rooms(tmp_path, on_rooms)
     assert (call.operation, call.target_id, call.body["reason"]) == ("closeCard", TARGET, "expired")
+
+
+class Shrunk(Server):
+    """Takes texts up to a limit that is lower than when they were stored."""
+
+    def __init__(self, limit):
+        super().__init__()
+        self.limit = limit
+        self.texts = {}
+
+    async def create_message(self, _run_id, _auth, body):
+        await asyncio.sleep(0)
+        if len(body.content.encode()) > self.limit:
+            raise ProblemAnswer("createMessage", 413, "content_too_long")
+        assert self.texts.setdefault(body.client_msg_id, body) == body, "a repetition is the same"
+        return SimpleNamespace(id=TARGET, version=1, components=())
+
+
+@pytest.mark.parametrize("part", [None, Part(index=3, last=False), Part(index=3, last=True)])
+def test_a_text_for_which_the_limit_has_shrunk_meanwhile_comes_in_pieces(tmp_path, part):
+    """The server was started anew with less room: the answer on disk was cut for the old limit."""
+    words, server = "word " * 1600, Shrunk(2000)
+    stored = message_call(RUN, text(words, part=part))
+    for _ in range(2):
+        _, changes, left = sending(tmp_path / str(uuid4()), stored, server=server)
+        assert (changes, left) == ((), [])
+    pieces = list(server.texts.values())
+    assert " ".join(one.content for one in pieces).split() == words.split()
+    assert max(len(one.content) for one in pieces) <= 2000
+    first = 0 if part is None else part.index
+    assert [one.part.index for one in pieces] == list(range(first, first + len(pieces)))
+    assert [one.part.last for one in pieces] == [False] * (len(pieces) - 1) + [part is None or part.last]
+
+
+def test_a_server_that_takes_no_text_at_all_is_not_asked_for_ever(tmp_path):
+    with pytest.raises(ProblemAnswer):
+        sending(tmp_path, message_call(RUN, text("word " * 1600)), server=Shrunk(10))
 
 
 @pytest.mark.parametrize("card", [None, open_card()], ids=["gone", "not shown"])
