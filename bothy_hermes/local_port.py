@@ -130,7 +130,7 @@ class LocalServer:
         server._thread.start()
         try:
             server._call(server._listen())
-        except (OSError, OverflowError) as error:
+        except (OSError, OverflowError, ValueError) as error:
             server._end()
             raise StateError(f"{host}:{port}", f"cannot be listened on ({_why(error)})") from None
         return server
@@ -292,10 +292,12 @@ class LocalServer:
         self._gateways.cut(consumer)
 
 
-def _why(error: OSError | OverflowError) -> str:
+def _why(error: OSError | OverflowError | ValueError) -> str:
     """Say why an address is not listened on, without what asyncio says around it."""
     if isinstance(error, OverflowError):
         return "no such port"
+    if not isinstance(error, OSError):  # a name with an empty or too long part is not even looked up
+        return "no such address"
     known = error.errno in errno.errorcode
     return os.strerror(error.errno) if known and error.errno is not None else str(error.strerror or error)
 

@@ -98,7 +98,11 @@ def test_a_port_that_is_taken_is_named_and_nothing_stays_open(tmp_path):
         server.stop()
 
 
-@pytest.mark.parametrize(("host", "port"), [("127.0.0.1", 99_999), ("256.0.0.1", 0)])
+@pytest.mark.parametrize(
+    ("host", "port"),
+    [("127.0.0.1", 99_999), ("256.0.0.1", 0), ("chat..example", 0), ("x" * 64, 0), ("\udcff", 0)],
+    ids=["port", "number", "empty part", "long part", "no text"],
+)
 def test_an_address_that_is_none_is_named(tmp_path, host, port):
     with pytest.raises(StateError, match=rf"^{host}:{port}: cannot be listened on"):
         LocalServer.start(tmp_path, host=host, port=port)
