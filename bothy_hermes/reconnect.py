@@ -13,6 +13,7 @@ from enum import StrEnum
 
 from .backoff import BASE_SECONDS, CAP_SECONDS, Backoff
 from .errors import GatewayRefused, IllegalMove
+from .wire_words import ProblemCode
 
 USEFUL_SECONDS = 30.0
 """A link that lived this long did its work; a shorter one counts as one more failure."""
@@ -149,6 +150,10 @@ def _close(first: int, action: Action, say: str = "", last: int | None = None) -
 
 
 _TOKEN = "the server refuses the agent's token; put a valid one into hermes_adapter.token_file"  # noqa: S105  # a sentence
+_PROOF = (
+    "the server refuses the proof of the agent's key; put the key that it knows into"
+    " hermes_adapter.dpop_key_file and start the gateway again"
+)
 _FORBIDDEN = "this agent may not connect; ask the server's administrator"
 _VERSION = "the server does not speak this version of the protocol; update the adapter or the server"
 
@@ -230,7 +235,8 @@ class Reconnector:
         if rule.action is Action.STOP:
             raise GatewayRefused(ending.where, ending.code, rule.say)
         if rule.action is Action.LOGIN:
-            return Wait(self._at_least(ending, AUTH_RETRY_SECONDS, AUTH_JITTER_SECONDS), rule.say)
+            say = _PROOF if ending.detail == ProblemCode.INVALID_DPOP_PROOF else rule.say
+            return Wait(self._at_least(ending, AUTH_RETRY_SECONDS, AUTH_JITTER_SECONDS), say)
         if rule.action is Action.REPLACED:
             return self._after_replacement()
         return Wait(self._backoff.next_delay(ending.retry_after), rule.say)

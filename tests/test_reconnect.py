@@ -142,6 +142,16 @@ def test_a_refused_token_is_tried_once_a_minute(ending):
     assert all("token_file" in wait.say for wait in waits)
 
 
+def test_a_refused_key_is_not_said_to_be_a_refused_token():
+    """Another token would mend nothing: the agent has another key at the server."""
+    refused = Ending(Where.HTTP, 401, detail="invalid_dpop_proof")
+    _, reconnector = made()
+    wait = reconnector.after(refused)
+    assert "dpop_key_file" in wait.say
+    assert "token_file" not in wait.say
+    assert wait.seconds >= 60
+
+
 def test_a_replaced_adapter_waits_half_a_minute():
     """Between 30 and 45 s, twice without a word."""
     _, reconnector = made(uniform=random.Random(2).uniform)
