@@ -219,6 +219,46 @@ class TestSameThread:
 
         play(scene)
 
+    def test_a_thread_has_one_turn_after_the_other(self, play):
+        """Of a turn that is over nothing is left that the next one would wait for."""
+
+        async def scene(gateway):
+            for _ in range(2):
+                task, _ = start(gateway, request())
+                await settle()
+                await gateway.answer(request())
+                assert (await gateway.fake.drive(task)).outcome is TurnOutcome.COMPLETED
+                assert (list(gateway.runtime.threads), gateway.runtime._waiting) == ([], set())
+            assert gateway.fake.elapsed < BUSY_SECONDS
+
+        play(scene)
+
+    def test_the_turn_of_another_thread_on_the_same_session_is_waited_for_however_long_it_takes(self, play):
+        """Hermes would give the second one up after some seconds."""
+
+        async def scene(gateway):
+            sessions = {
+                f"key-{request(number).thread_id}": name for number, name in ((1, "s"), (2, "s"), (3, "t"))
+            }
+            gateway.sessions = SimpleNamespace(of_thread=sessions.get)
+            first, _ = start(gateway, request(1))
+            beside, _ = start(gateway, request(3))
+            await settle()
+            for number in (1, 3):
+                gateway.runtime.threads.processing_started(str(request(number).message_id))
+            second, _ = start(gateway, request(2))
+            await gateway.fake.advance(3 * BUSY_SECONDS)
+            assert [event.turn for event in gateway.handed] == [request(1), request(3)]
+            await gateway.answer(request(1))
+            await gateway.fake.drive(first)
+            await gateway.fake.advance(2 * POLL_SECONDS)
+            assert [event.turn for event in gateway.handed][2:] == [request(2)]
+            for task, number in ((second, 2), (beside, 3)):
+                await gateway.answer(request(number))
+                assert (await gateway.fake.drive(task)).outcome is TurnOutcome.COMPLETED
+
+        play(scene)
+
     def test_a_thread_that_stays_busy_is_no_turn(self, play):
         """The text is not handed into somebody else's turn."""
 
@@ -331,6 +371,7 @@ class TestInterrupt:
             await gateway.fake.drive(stop)
             await gateway.fake.drive(task)
             assert gateway.stopped == []
+            assert gateway.fake.elapsed <= 2 * POLL_SECONDS
 
         play(scene)
 
