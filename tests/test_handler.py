@@ -469,6 +469,26 @@ def test_what_is_stored_at_the_last_moment_is_sent_after_all(tmp_path):
     handling(tmp_path, steps)
 
 
+def test_what_is_stored_while_leftovers_are_sent_is_sent_after_them(tmp_path):
+    """Also behind the run's end, at which its sender stops."""
+
+    async def steps(made, handler):
+        async def late(*_args):
+            await made.store.record(response_call(RUN, CLICK, failed("no")))
+            handler.send_owed(RUN)
+
+        made.api.on["finish_run"] = [late]
+        await made.entry(EntryState.FINISHING)
+        await made.store.record(finish_call(RUN, FinishRun(outcome="completed", metrics=Metrics())))
+        handler.send_leftovers(RUN, None, EVENT)
+        assert await handler.settle(5)
+        assert await handler.settle(5)
+        assert len(made.api.named("respond_to_interaction")) == 1
+        assert await made.store.calls() == []
+
+    handling(tmp_path, steps)
+
+
 # The way out --------------------------------------------------------------------------------------
 
 

@@ -667,6 +667,44 @@ def test_decision_8_what_was_written_before_a_question_is_no_answer_to_it(tmp_pa
     working(tmp_path, steps, script, before=before)
 
 
+@pytest.mark.parametrize(
+    ("asked", "answer", "steered"),
+    [
+        (Prompt(PromptKind.CLARIFY, "c1", "k", "Which one?"), "What now?", []),
+        (
+            Prompt(PromptKind.APPROVAL, "c1", "k", choices=("once", "deny"), command="ls"),
+            "deny",
+            ["What now?"],
+        ),
+    ],
+    ids=["question", "approval"],
+)
+def test_decision_8_a_text_that_only_refuses_leave_enters_the_turn_as_well(tmp_path, asked, answer, steered):
+    """Of an answer the model hears by its question; of a refusal it hears no word."""
+    texts = []
+
+    async def script(_turn, events):
+        script.future = script.runtime.waiting["c1"] = asyncio.get_running_loop().create_future()
+        await events.on_card(asked)
+        await asyncio.get_running_loop().create_future()
+
+    def before(made):
+        async def steer(_run_id, text, _message_id):
+            texts.append(text)
+            return True
+
+        script.runtime, made.runtime.on_steer, made.runtime.busy_mode = made.runtime, steer, BusyMode.STEER
+
+    async def steps(made, work):
+        await in_turn(made)
+        await made.until(work._live.cards.for_text)
+        await work.followup(dataclasses.replace(followup(), run_state=RunState.WAITING_INPUT))
+        assert (script.future.result(), texts) == (answer, steered)
+        work.end_early(*INTERRUPTED)
+
+    working(tmp_path, steps, script, before=before)
+
+
 def test_a_run_that_is_over_is_not_shown_as_waiting(tmp_path):
     """Its card reached the server late: the line that the wait wrote there goes before the end."""
     posted = asyncio.Event()
