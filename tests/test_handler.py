@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from types import SimpleNamespace
 from uuid import UUID
 
 import pytest
@@ -413,6 +414,32 @@ def test_a_click_that_is_answered_after_its_run_is_over_is_answered(tmp_path):
         assert await handler.settle(5)
         assert len(made.api.named("respond_to_interaction")) == 1
         assert made.api.named("renew_run_token") == []
+        assert await made.store.calls() == []
+
+    handling(tmp_path, steps)
+
+
+def test_what_a_text_left_after_its_run_is_over_is_sent(tmp_path):
+    """It was read from a slow server: the run's own sender is gone by then."""
+
+    async def steps(made, handler):
+        await begin(made, handler, token=run_token())
+        await made.until(lambda: made.runtime.turns)
+        over = asyncio.Event()
+
+        async def slowly(_event):
+            await over.wait()
+            await made.store.record(response_call(RUN, CLICK, failed("no")))
+
+        handler._works[RUN].followup = slowly
+        reading = asyncio.ensure_future(handler.followup(SimpleNamespace(run_id=RUN)))
+        await settle()
+        made.turns.release.set()
+        assert await handler.settle(5)
+        over.set()
+        await reading
+        assert await handler.settle(5)
+        assert len(made.api.named("respond_to_interaction")) == 1
         assert await made.store.calls() == []
 
     handling(tmp_path, steps)
