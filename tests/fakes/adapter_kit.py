@@ -71,7 +71,8 @@ class World:
         """Start the adapter and wait until the server has its heartbeat."""
         self.loop = self.new_loop(self.settings())
         self.task = asyncio.ensure_future(self.loop.run())
-        await self.until(lambda: self.task.done() or self.connected())
+        # The server may not have noticed yet that the adapter before it is gone, and show that one's link.
+        await self.until(lambda: self.task.done() or (self.loop._handler is not None and self.connected()))
         if self.task.done():
             await self.task
 
