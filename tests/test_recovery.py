@@ -14,6 +14,7 @@ from bothy_hermes.errors import StateError
 from bothy_hermes.handler import Handler
 from bothy_hermes.recovery import LOST, Recovery
 from bothy_hermes.run_calls import await_call, finish_call, message_call
+from bothy_hermes.run_cards import NOT_WAITING, UNCERTAIN
 from bothy_hermes.store import EntryState, OpenCard
 from bothy_hermes.wire import CreateMessage, FinishRun, Metrics
 from bothy_hermes.wire_words import RunState
@@ -155,18 +156,22 @@ def test_a_refused_run_is_never_begun(tmp_path):
     with_rooms(tmp_path, steps)
 
 
-def test_a_click_that_was_not_answered_is_answered(tmp_path):
-    """Of a card whose process is gone the person hears that nothing waits, and the run ends."""
+@pytest.mark.parametrize(("claimed", "told"), [(False, NOT_WAITING), (True, UNCERTAIN)])
+def test_a_click_that_was_not_answered_is_answered(tmp_path, claimed, told):
+    """The person hears that nothing waits any more, or that nobody knows what was heard; the run ends."""
 
     async def steps(made):
         await made.entry(EntryState.STARTING)
         await made.click()
+        if claimed:
+            await made.store.record(OpenCard("c1", RUN, OTHER))
+            await made.store.claim(CLICK, "c1", RUN)
         await made.store.record(finish_call(RUN, LOST))
         await made.store.move_entry(EVENT, EntryState.FINISHING)
         made.api.runs[RUN] = RunState.RUNNING
         made.api.listed = [running()]
         await recover(made)
-        assert [args[:2] for args in made.api.named("respond_to_interaction")] == [(CLICK, "failed")]
+        assert list(made.api.named("respond_to_interaction")) == [(CLICK, "failed", told)]
         assert end_of(made) == RESTARTED
         assert await made.store.open_entries() == []
         assert await made.store.calls() == []

@@ -53,6 +53,7 @@ def ended(
 def said(made, text, *, notify=True, reply_to=MESSAGE, edits=False):
     """What the judge calls a text: its kind, or the kind of the notice."""
     verdict = made.judge_text(text, notify=notify, reply_to=reply_to, expect_edits=edits)
+    assert (verdict.kind is TextKind.NOTICE) is (verdict.notice is not None)
     return verdict.notice or verdict.kind
 
 
@@ -66,6 +67,10 @@ class TestWhoseText:
     def test_text_before_a_tool_call_is_interim(self):
         """It looks exactly like an answer; the reply it stands in calls a tool."""
         assert said(judge(Asked(MAIN), reply("Let me look.", 1)), "Let me look.") is TextKind.INTERIM
+
+    def test_text_before_a_tool_call_is_interim_also_when_hermes_has_rewritten_it(self):
+        """No reply holds it, and the turn goes on."""
+        assert said(judge(Asked(MAIN), reply("Let me look.", 1)), "I shall look.") is TextKind.INTERIM
 
     def test_interim_text_that_arrives_after_the_final_reply_stays_interim(self):
         """Hermes may deliver it late; its own reply decides, not the last one."""
@@ -219,6 +224,7 @@ class TestWhoseWork:
         assert made.take(Asked(CHILD, subagent=True)) is Owner.CHILD
         assert made.take(reply("Child's words.", ids=CHILD)) is Owner.CHILD
         assert made.take(ended(ids=CHILD)) is Owner.CHILD
+        assert made.owner(Ids("20261130_8", "sa-0", "t5")) is Owner.CHILD
         assert made.session_id == "20261130_1"
         assert not made.over
         assert said(made, "Child's words.", notify=False) is Notice.UNMARKED
@@ -231,6 +237,15 @@ class TestWhoseWork:
         """A compression gives a new session in the middle; the turn keeps its ID."""
         made = judge(Asked(MAIN))
         assert made.owner(Ids("20261130_7", "20261130_1", "t1")) is Owner.MAIN
+        made.take(reply("Let me look.", 1, ids=Ids("", "", "t1")))
+        assert made.session_id == "20261130_1"
+
+    @pytest.mark.parametrize(("before", "owner"), [("20261130_1", Owner.MAIN), (None, Owner.STRANGER)])
+    def test_a_session_that_changed_before_the_turn_is_known_by_its_task(self, before, owner):
+        """The thread's session was compressed when the message came: the task is still the old one."""
+        made = TurnJudge(frozenset({MESSAGE}), before)
+        assert made.take(Asked(Ids("20261130_7", "20261130_1", "t1"))) is owner
+        assert made.session_id == ("20261130_7" if owner is Owner.MAIN else None)
 
     def test_hooks_without_a_turn_id_are_told_apart_by_task(self):
         """An older Hermes names session and task only."""
@@ -284,6 +299,7 @@ class TestHowItEnded:
                 "max_iterations_reached",
             ),
             ([Asked(MAIN), reply("Five."), ended(failed=True)], None, TurnOutcome.FAILED, "text_response"),
+            ([Asked(MAIN), reply("Five."), ended(failed=True)], "Five.", TurnOutcome.FAILED, "text_response"),
             ([Asked(MAIN)], None, TurnOutcome.FAILED, "no_end"),
             ([], None, TurnOutcome.NOT_RUN, "no_model_request"),
         ],
