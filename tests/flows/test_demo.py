@@ -198,11 +198,12 @@ def test_everything_is_deleted_unless_it_is_to_be_kept(agent_does, tmp_path, mon
         (".", "--keep: the directory is not empty; name a new one"),
         ("file", "--keep: is no directory; name a new one"),
         ("file/below", "--keep: the directory cannot be made (Not a directory)"),
-        ("/proc/new", "--keep: the directory cannot be made (No such file or directory)"),
+        ("nowhere", "--keep: is no directory; name a new one"),
     ],
 )
 def test_a_directory_that_cannot_be_kept_is_not_used(hermes, tmp_path, name, sentence):
     (tmp_path / "file").write_text("mine")
+    (tmp_path / "nowhere").symlink_to(tmp_path / "gone")
     with pytest.raises(ConfigError) as caught:
         demo(keep=tmp_path / name)
     assert str(caught.value) == sentence
