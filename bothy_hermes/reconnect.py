@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from .backoff import BASE_SECONDS, CAP_SECONDS, Backoff
+from .backoff import BASE_SECONDS, CAP_SECONDS, MAX_RETRY_AFTER_SECONDS, Backoff
 from .errors import GatewayRefused, IllegalMove
 from .wire_words import ProblemCode
 
@@ -242,7 +242,8 @@ class Reconnector:
         return Wait(self._backoff.next_delay(ending.retry_after), rule.say)
 
     def _at_least(self, ending: Ending, seconds: float, jitter: float) -> float:
-        return max(seconds, ending.retry_after or 0.0) + self._uniform(0.0, jitter)
+        asked = min(ending.retry_after or 0.0, MAX_RETRY_AFTER_SECONDS)
+        return max(seconds, asked) + self._uniform(0.0, jitter)
 
     def _after_replacement(self) -> Wait:
         now = self._monotonic()

@@ -3,7 +3,7 @@
 import random
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bothy_hermes.errors import GatewayRefused, IllegalMove
@@ -131,6 +131,33 @@ def test_retry_after_is_honoured():
     assert reconnector.after(Ending(Where.HTTP, 429, retry_after=120.0)).seconds == 120.5
     assert reconnector.after(Ending(Where.HTTP, 503, retry_after=7.0)).seconds == 8.0
     assert reconnector.after(Ending(Where.HTTP, 401, retry_after=120.0)).seconds == 125.0
+    assert reconnector.after(Ending(Where.HTTP, 401, retry_after=9_999_999_999.0)).seconds == 905.0
+
+
+@settings(derandomize=True)
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from([(where, code) for where, code, action, _ in ROWS if action is not Action.STOP]),
+            st.one_of(st.none(), st.floats(0, 1e12)),
+            st.sampled_from([0.0, 0.0, 1.0, 40.0]),
+        ),
+        min_size=10,
+        max_size=30,
+    )
+)
+def test_no_server_makes_an_adapter_spin_or_silences_it(endings):
+    """However connections end and whatever is asked for: ten attempts take a while, and none is far away."""
+    fake, reconnector = made(uniform=random.Random(1).uniform)
+    times = []
+    for (where, code), retry_after, lived in endings:
+        reconnector.ready()
+        fake.move(lived)
+        wait = reconnector.after(Ending(where, code, retry_after=retry_after)).seconds
+        assert 0 <= wait <= 935
+        fake.move(wait)
+        times.append(fake.elapsed)
+    assert all(later - earlier > 1 for earlier, later in zip(times, times[9:], strict=False))
 
 
 @pytest.mark.parametrize("ending", [Ending(Where.HTTP, 401), Ending(Where.CLOSE, 4401)])
