@@ -22,6 +22,7 @@ from bothy_hermes.errors import (
 )
 from bothy_hermes.recovery import Recovery
 from bothy_hermes.state_files import read_status
+from bothy_hermes.store import Store
 from bothy_hermes.store_lock import StateLock
 from tests.fakes.clock import FakeClock, settle
 from tests.fakes.edge_kit import AGENT, INSTANCE, key_set, private_file, settings
@@ -290,6 +291,43 @@ def test_a_state_file_that_cannot_be_used_stops_with_a_sentence(tmp_path, how, k
         return life.transport.requests
 
     assert living(tmp_path, steps, started=False) == []
+
+
+def test_the_clean_up_is_hourly(tmp_path, monkeypatch):
+    """Between two of them it costs nothing."""
+    cleaned, usual = [], Store.prune
+
+    async def prune(store, now):
+        cleaned.append(now)
+        return await usual(store, now)
+
+    monkeypatch.setattr(Store, "prune", prune)
+
+    async def steps(life):
+        await life.until(life.heartbeats)
+        await life.until(lambda: life.fake.sleepers >= QUIET_SLEEPERS)
+        assert len(cleaned) == 1
+        await life.fake.advance(3600)
+        await life.until(lambda: len(cleaned) == 2)
+
+    living(tmp_path, steps, greeted())
+
+
+def test_what_breaks_off_beside_the_gateway_is_said_and_forgotten(tmp_path, caplog):
+    """By its name and the kind of its error; the adapter lives."""
+
+    async def broken():
+        raise RuntimeError("plugh")
+
+    async def steps(life):
+        await life.until(life.heartbeats)
+        life.adapter._spawn(broken(), "bothy-test")
+        await life.until(lambda: "bothy-test broke off: RuntimeError" in caplog.text)
+        return [task.get_name() for task in life.adapter._tasks]
+
+    with caplog.at_level(logging.ERROR):
+        assert "bothy-test" not in living(tmp_path, steps, greeted())
+    assert "plugh" not in caplog.text
 
 
 def test_a_clean_up_that_fails_ends_nothing(tmp_path):
