@@ -83,7 +83,7 @@ P384 = ec.derive_private_key(5, ec.SECP384R1()).public_key().public_numbers()
         {"crv": "secp256k1"},
         {"crv": None},
         {"d": encode_segment(b"\1" * 32)},
-        {"k": "AAAA"},
+        *({name: "AAAA"} for name in ("p", "q", "dp", "dq", "qi", "oth", "k")),
         {"x": SHORT},
         {"x": LONG},
         {"x": JWK["x"] + "="},
@@ -110,6 +110,7 @@ def test_a_signed_text_is_proved_by_its_key_alone():
     check_signature(read, SERVER_KEY.public_key())
     assert reason(check_signature, read, OTHER_KEY.public_key()) == "signature"
     assert (read.header, read.claims) == ({"typ": "x", "alg": "ES256"}, {"a": 1})
+    assert repr(read) == f"Compact(header={read.header}, claims={read.claims})"
 
 
 def test_a_signature_has_64_bytes():
