@@ -2,6 +2,7 @@
 
 import base64
 import json
+import re
 
 import pytest
 from cryptography.hazmat.primitives import serialization
@@ -110,7 +111,7 @@ def test_a_signed_text_is_proved_by_its_key_alone():
     check_signature(read, SERVER_KEY.public_key())
     assert reason(check_signature, read, OTHER_KEY.public_key()) == "signature"
     assert (read.header, read.claims) == ({"typ": "x", "alg": "ES256"}, {"a": 1})
-    assert repr(read) == f"Compact(header={read.header}, claims={read.claims})"
+    assert not {"signature", "signed"} & set(re.findall(r"\w+", repr(read)))
 
 
 def test_a_signature_has_64_bytes():
