@@ -160,6 +160,7 @@ class ThreadTurns:
             The message ID for Hermes, None when the text was dropped; and whether it was refused: a text
             for another thread than the turn's own, one of a schedule, or one that nothing asked for.
         """
+        await self._heard()
         target, marks = _thread_in(metadata), metadata or {}
         active = self.at(chat_id, metadata)
         if speaker is not None and speaker != target:
@@ -211,10 +212,18 @@ class ThreadTurns:
 
         An expired card is edited without the thread: its message alone says whose it is.
         """
+        await self._heard()
         active = self.at(chat_id, metadata) or next(
             (one for one in self if one.prompts.of_message(message_id) is not None), None
         )
         return active is not None and await active.edited(message_id, text, finalize=finalize)
+
+    async def _heard(self) -> None:
+        """Let what hooks have told be taken first: it waits behind whatever the loop was at just now.
+
+        Hermes sends a text from the loop, about which its own threads have told before.
+        """
+        await asyncio.sleep(0)
 
     def drop(self, kind: Notice, run_id: UUID | None = None) -> None:
         """Count what is posted nowhere, by kind; the text goes unsaid."""

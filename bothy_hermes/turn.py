@@ -31,7 +31,8 @@ class Notice(StrEnum):
     CONTROL_REPLY = "control_reply"
     """Hermes' reply to a command of ours."""
     UNMARKED = "unmarked"
-    """A text without Hermes' mark of a reply: busy, lease, shutdown and retry notices."""
+    """A text without Hermes' mark of a reply (busy, lease, shutdown and retry notices), or one with it that
+    no reply holds yet: Hermes is told, and sends it again if it was a reply's."""
     FOREIGN_REPLY = "foreign_reply"
     """A reply to a message that is not this turn's."""
     MODEL_ERROR = "model_error"
@@ -297,8 +298,8 @@ class TurnJudge:
             return Verdict(TextKind.ANSWER)
         if self._last is _Last.TOOL_REPLY:
             return Verdict(TextKind.INTERIM)
-        # Words that Hermes has rewritten come after the end: it has given up what the model wrote.
-        return Verdict(TextKind.NOTICE, Notice.MODEL_ERROR)
+        # Words that Hermes has rewritten come after the end: these are early, or it has given the answer up.
+        return Verdict(TextKind.NOTICE, Notice.UNMARKED)
 
     def _ended_with_text(self) -> bool:
         end = self._end

@@ -6,6 +6,7 @@ from uuid import UUID
 
 import pytest
 
+from bothy_hermes.runtime import TurnOutcome
 from bothy_hermes.turn_facts import Asked, Payee, Replied, Requested, RequestFailed
 from tests.fakes.clock import settle
 from tests.fakes.runtime_kit import ENDED, MAIN, Gateway, request, scenes, start
@@ -64,16 +65,32 @@ class TestRefusals:
 
         play(scene)
 
-    def test_hermes_own_words_about_a_turn_are_taken_and_posted_nowhere(self, play):
-        """Refused, Hermes would keep them and send them again after a restart."""
+    def test_a_text_is_judged_by_all_that_hooks_told_before_it(self, play):
+        """Hermes' threads tell it to the loop, which may be at the text already; an answer would be lost."""
 
         async def scene(gateway):
             task, told = start(gateway, request())
             await settle()
-            gateway.say(request(), Asked(MAIN), Requested(MAIN))
+            gateway.say(request(), Asked(MAIN), Requested(MAIN), Replied(MAIN, 0, "Five."), ENDED)
+            message, refused = await gateway.send(request(), "Five.", notify=True)
+            assert (told.of("answer"), refused) == (["Five."], False)
+            assert message is not None
+            gateway.done(request())
+            assert (await gateway.fake.drive(task)).outcome is TurnOutcome.COMPLETED
+
+        play(scene)
+
+    def test_an_edit_is_judged_by_all_that_hooks_told_before_it(self, play):
+        async def scene(gateway):
+            task, told = start(gateway, request())
             await settle()
-            assert await gateway.send(request(), "Stopped: it repeats itself.", notify=True) == (None, False)
-            assert told.of("answer", "interim", "draft") == []
+            gateway.say(request(), Asked(MAIN))
+            message, _ = await gateway.send(request(), "Fi", expect_edits=True)
+            gateway.say(request(), Requested(MAIN), Replied(MAIN, 0, "Five."), ENDED)
+            marks = {"thread_id": str(request().thread_id)}
+            channel = str(request().channel_id)
+            await gateway.runtime.threads.edited(channel, message, "Five.", marks, finalize=True)
+            assert told.of("answer") == ["Five."]
             task.cancel()
 
         play(scene)

@@ -122,7 +122,7 @@ class TestWhoseText:
     def test_the_explanation_of_a_turn_that_hermes_gave_up_is_a_notice(self, facts):
         """Hermes 0.22 discards an answer that goes round in circles, and tells no end of the turn."""
         made = judge(Asked(MAIN), *facts)
-        assert said(made, "Stopped: it repeats itself.") is Notice.MODEL_ERROR
+        assert said(made, "Stopped: it repeats itself.") is Notice.UNMARKED
         assert (made.end().outcome, made.end().detail) == (TurnOutcome.FAILED, "no_end")
 
     def test_a_reply_without_any_model_request_is_a_notice(self):
