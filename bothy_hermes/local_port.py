@@ -31,8 +31,8 @@ from .local_sockets import Sockets
 from .local_store import LocalStore
 from .local_tokens import DPOP_KEY_FILE, TOKEN_FILE
 
-WILDCARDS = frozenset({"0.0.0.0", "::", ""})  # noqa: S104  # they are recognised, not chosen
-"""Addresses that stand for every address of the machine."""
+WILDCARDS = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  # they are recognised, not chosen
+"""Addresses that stand for every one of the machine, each with the one of its kind for the machine itself."""
 
 TICK_SECONDS = 0.25
 """How often the server looks whether something is due."""
@@ -140,8 +140,7 @@ class LocalServer:
     @property
     def origin(self) -> str:
         """Scheme, host and port under which this machine reaches the server."""
-        host = "127.0.0.1" if self._host in WILDCARDS else self._host
-        return f"http://{bracketed(host)}:{self._port}"
+        return f"http://{bracketed(WILDCARDS.get(self._host, self._host))}:{self._port}"
 
     @property
     def api_url(self) -> str:

@@ -73,6 +73,8 @@ def serve(options: argparse.Namespace) -> int:
         ConfigError: An option cannot be used.
         StateError: The state directory or the port cannot be used.
     """
+    if not options.host:
+        raise ConfigError("--host", "expected an address")
     remote = not is_loopback(options.host)
     if remote and not options.allow_remote:
         raise ConfigError("--host", "is not an address of this machine alone; add --allow-remote to consent")

@@ -161,6 +161,19 @@ def test_the_address_this_machine_reaches_it_under(tmp_path, host, shown):
         server.stop()
 
 
+def test_every_address_of_the_newer_kind_is_reached_by_one_of_that_kind(tmp_path):
+    """What listens on `::` hears nothing that is sent to 127.0.0.1."""
+    try:
+        server = LocalServer.start(tmp_path, host="::")
+    except StateError:
+        pytest.skip("this machine has no IPv6")
+    try:
+        assert server.origin.startswith("http://[::1]:")
+        assert call(server, "GET", "/jwks.json").status == 200
+    finally:
+        server.stop()
+
+
 @pytest.mark.parametrize("url", ["https://chat.example.com/bothy/api/v1", "http://127.0.0.1:9/api/v1"])
 def test_a_proxy_that_passes_only_the_agent_api_leaves_the_page_where_it_is(tmp_path, url):
     """Below a path of its own the page would not find its server, and without TLS nobody is far away."""

@@ -67,6 +67,7 @@ def test_a_public_address_with_consent_says_what_that_means(tmp_path):
             "--host: is not an address of this machine alone; add --allow-remote to consent",
         ),
         (["--host", "example.com"], "--host: is not an address"),
+        (["--host", ""], "--host: expected an address"),
     ],
 )
 def test_a_public_address_needs_consent(tmp_path, capsys, options, sentence):
