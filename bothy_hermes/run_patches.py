@@ -31,6 +31,9 @@ FLUSH_SECONDS = 10.0
 """How long the end of a run waits for its last patch: the box is a view, the answer matters more."""
 
 
+CONFLICTS = 3
+"""Patches in a row that are sent at once: of a server that finds a conflict in each there would be no end."""
+
 DRAFT_SECONDS = 0.2
 """How old a draft gets before it is shown, when nothing else is: that of a quick answer is worth no patch,
 nor another one that takes it away."""
@@ -163,8 +166,8 @@ class Patcher:
             if not early and (self._rest() > 0 or not self._free.is_set()):
                 self._changed.set()  # another one was just written, or a call was just begun
                 return
-            while not self._over:
-                operations = diff(self._have, self._box.content)
+            for _ in range(CONFLICTS):
+                operations = [] if self._over else diff(self._have, self._box.content)
                 if not operations:
                     return
                 try:
@@ -179,6 +182,7 @@ class Patcher:
                         raise
                     await self._start_over(error)
                 return
+            self._changed.set()  # at the interval again
 
     async def _send(self, operations: list[dict[str, object]]) -> None:
         body = UpdateRun(base_version=self._have.version, patch=tuple(operations))

@@ -271,6 +271,26 @@ def test_a_conflict_is_computed_anew_from_the_servers_document():
     scenario(steps)
 
 
+def test_a_server_that_finds_a_conflict_in_everything_is_asked_at_the_interval():
+    """Three times at once, then as often as patches come anyway, until it is sane again."""
+    conflict = VersionConflict("updateRun", 409, "version_conflict", extra={"document": dict(EMPTY)})
+
+    async def steps(clock, server, box, patcher):
+        server.answers = [conflict] * 9
+        box.draft("one")
+        patcher.poke()
+        await settle()
+        assert len(server.answers) == 6
+        await clock.advance(INTERVAL)
+        assert len(server.answers) == 3
+        await patcher.flush()
+        assert server.answers == []
+        await clock.advance(INTERVAL)
+        assert server.document["last_text_excerpt"] == "one"
+
+    scenario(steps)
+
+
 @pytest.mark.parametrize(
     "refusal",
     [RunEnded("updateRun", 409, "run_ended"), ProblemAnswer("updateRun", 422, "validation_failed")],
