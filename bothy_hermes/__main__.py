@@ -71,7 +71,8 @@ def _sentence(error: Exception) -> str:
     """Say what an error means to whoever started the command; a room of ours that is missing is a bug."""
     if isinstance(error, OSError):
         where = error.filename2 or error.filename
-        return f"{where}: {error.strerror}" if where else error.strerror or str(error)
+        what = error.strerror or str(error) or type(error).__name__
+        return f"{where}: {what}" if where else what
     if isinstance(error, ModuleNotFoundError):
         if (error.name or "").startswith(PACKAGE_NAME):
             raise error

@@ -74,6 +74,7 @@ def test_an_error_of_ours_is_one_sentence_and_status_2(monkeypatch, capsys):
         (OSError(28, "No space left on device", "/a", None, "/b"), 2, "/b: No space left on device"),
         (OSError(28, "No space left on device"), 2, "No space left on device"),
         (OSError("the network is gone"), 2, "the network is gone"),
+        (TimeoutError(), 2, "TimeoutError"),
     ],
 )
 def test_what_the_system_refuses_is_a_sentence_too(monkeypatch, capsys, error, status, sentence):
