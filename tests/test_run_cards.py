@@ -2,6 +2,7 @@
 
 import asyncio
 import dataclasses
+import threading
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from uuid import UUID
@@ -12,7 +13,14 @@ from bothy_hermes.actual_mode import determine
 from bothy_hermes.errors import ProblemAnswer, RunEnded, StateError, WireError
 from bothy_hermes.live_box import LiveBox
 from bothy_hermes.proof import Proof
-from bothy_hermes.run_cards import DELIVERY_SECONDS, NOT_WAITING, SHOW_SECONDS, TAKEN_ALREADY, RunCards
+from bothy_hermes.run_cards import (
+    DELIVERY_SECONDS,
+    NOT_WAITING,
+    NOT_YOURS,
+    SHOW_SECONDS,
+    TAKEN_ALREADY,
+    RunCards,
+)
 from bothy_hermes.run_outbox import RunOutbox
 from bothy_hermes.runtime import Prompt, PromptEnd, PromptKind, ResolvedCredential
 from bothy_hermes.store import CardGone, OutboxCall, Store
@@ -71,6 +79,7 @@ class Ground:
         self.runtime = FakeRuntime()
         self.tasks = []
         self.ended = []
+        self.pokes = []
         services = SimpleNamespace(
             store=store,
             api=server,
@@ -89,7 +98,7 @@ class Ground:
             None,
             self.outbox,
             box=self.box,
-            patcher=SimpleNamespace(poke=lambda: None),
+            patcher=SimpleNamespace(poke=lambda: self.pokes.append(None)),
             spawn=lambda what: self.tasks.append(asyncio.ensure_future(what)),
             end_run=self.ended.append,
         )
@@ -142,6 +151,7 @@ def test_a_card_is_posted_and_then_waited_on(tmp_path):
         await ground.wait(QUESTION)
         await until(lambda: ground.server.taken == ["createMessage", "awaitRunInput"])
         assert "Which colour?" in ground.box.content.status_line
+        assert len(ground.pokes) == 1
 
     scenario(tmp_path, steps)
 
@@ -187,13 +197,16 @@ def test_a_card_that_is_stored_too_late_is_closed(tmp_path):
     """Hermes was told that nobody is asked: whoever sees the card can no longer use it."""
 
     async def steps(ground):
-        # The disk's own thread is not as fast as this clock: the time is over while it writes.
+        free = threading.Event()
+        slow = asyncio.ensure_future(ground.store._writer.run(lambda _disk: free.wait(5)))
         showing = asyncio.ensure_future(ground.wait(QUESTION))
         await ground.clock.advance(SHOW_SECONDS)
+        free.set()
+        await slow
         with pytest.raises(StateError):
             await showing
         await until(lambda: "resumeRun prompt_expired" in ground.server.taken)
-        await until(ground.tasks[-1].done)
+        await asyncio.wait_for(ground.tasks[0], 5)
         assert await ground.store.cards() == []
         assert ground.cards.for_text() is None
 
@@ -267,6 +280,8 @@ def test_a_card_that_the_server_refuses_is_no_approval(tmp_path):
         await ground.wait(APPROVAL)
         assert await asyncio.wait_for(ground.runtime.waiting["a1"], 5) == "deny"
         assert ground.server.taken == []
+        await until(lambda: len(ground.pokes) == 3)
+        assert "was not shown (the server refused it: component_invalid)" in ground.box.content.status_line
 
     scenario(
         tmp_path, steps, refusals={"createMessage": ProblemAnswer("createMessage", 422, "component_invalid")}
@@ -291,8 +306,8 @@ def test_decision_9_an_expired_prompt_ends_its_wait(tmp_path):
         await ground.wait(QUESTION)
         await until(lambda: "awaitRunInput" in ground.server.taken)
         ground.cards.over(QUESTION, PromptEnd.EXPIRED)
-        await until(lambda: "resumeRun prompt_expired" in ground.server.taken)
-        await asyncio.gather(*ground.tasks[-1:])
+        await asyncio.wait_for(ground.tasks[-1], 5)
+        assert "resumeRun prompt_expired" in ground.server.taken
         assert await ground.store.cards(RUN) == []
         assert ground.box.content.status_line is None
 
@@ -401,6 +416,22 @@ def test_a_click_on_a_card_whose_post_is_not_confirmed_uses_nothing_up(tmp_path,
             await using
             assert asked.result() == "red"
             assert [body["status"] for body in said] == ["acknowledged"]
+
+    scenario(tmp_path, steps)
+
+
+def test_a_click_that_is_none_of_the_choices_gives_the_card_back(tmp_path):
+    """Nothing was claimed: the next click is the first one."""
+
+    async def steps(ground):
+        stored = await shown(ground, QUESTION)
+        said = responses(ground)
+        await ground.cards.interaction(click(stored, "cl:c1:9"), UUID(int=9))
+        assert [(body["status"], body["text"], body["reopen"]) for body in said] == [
+            ("failed", NOT_YOURS, True)
+        ]
+        assert await ground.store.claim_of(CLICK) is None
+        assert not ground.runtime.waiting["c1"].done()
 
     scenario(tmp_path, steps)
 
@@ -522,7 +553,9 @@ def test_the_end_of_a_turn_closes_what_still_waits(tmp_path):
         await until(lambda: "awaitRunInput" in ground.server.taken)
         await asyncio.wait_for(ground.cards.close_open(), 5)
         assert "resumeRun prompt_expired" in ground.server.taken
+        begun = len(ground.tasks)
         ground.cards.over(QUESTION, PromptEnd.EXPIRED)  # a late word about it changes nothing
+        assert len(ground.tasks) == begun
         assert ground.server.taken.count("resumeRun prompt_expired") == 1
 
     scenario(tmp_path, steps)
