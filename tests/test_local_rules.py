@@ -37,9 +37,18 @@ def test_runs_move_by_their_table(source, target):
             check_run_move(source, target)
 
 
+CARD_TABLE = {
+    "posted": {"open", "closed"},
+    "open": {"answered", "closed"},
+    "answered": {"posted", "closed"},
+    "closed": set(),
+}
+"""Section 10."""
+
+
 @given(st.sampled_from(CardState), st.sampled_from(CardState))
 def test_cards_move_by_their_table(source, target):
-    if target in CARD_MOVES[source]:
+    if target in CARD_TABLE[source]:
         check_card_move(source, target)
     else:
         with pytest.raises(IllegalMove, match="card"):
@@ -47,9 +56,12 @@ def test_cards_move_by_their_table(source, target):
 
 
 def test_the_tables_know_every_state():
-    assert set(CARD_MOVES) == set(CardState)
-    assert set(FOLLOWUP_MOVES) == set(FollowupMark)
-    assert CARD_MOVES[CardState.CLOSED] == FOLLOWUP_MOVES[FollowupMark.ABSORBED] == frozenset()
+    assert {str(state): set(CARD_MOVES[state]) for state in CardState} == CARD_TABLE
+    assert {str(mark): set(FOLLOWUP_MOVES[mark]) for mark in FollowupMark} == {
+        "waiting": {"delivered", "absorbed"},
+        "delivered": {"absorbed"},
+        "absorbed": set(),
+    }
 
 
 @pytest.mark.parametrize(

@@ -120,6 +120,11 @@ def test_a_grapheme_longer_than_the_limit_is_cut_between_characters():
     assert split_message(text, 100) == [text[:50], *[text[at : at + 50] for at in range(50, 5001, 50)]]
 
 
+def test_content_stays_out_of_repr():
+    """What was said is in no log line that shows a part."""
+    assert "secret" not in repr(cut_pieces("```secret\n" + "a secret line\n" * 10 + "```", 60))
+
+
 @pytest.mark.parametrize("text", ["", "short", "x" * 100], ids=["empty", "short", "exact"])
 def test_what_fits_is_one_part(text):
     """There is always a part, and it is the text."""
