@@ -269,6 +269,11 @@ class AgentSide:
     def _download(self, call: Call) -> Response:
         attachment = file_of(self._instance, call)
         path = self._instance.store.file_path(attachment.id)
+        if not path.is_file() or path.stat().st_size != attachment.size_bytes:
+            # Somebody was in the state directory. A 5xx would be asked for again until the run's end.
+            self._keep("server: the bytes of a file are gone")
+            _LOGGER.error("file %s: its bytes are not what they were", attachment.id)
+            raise Refused(404, ProblemCode.NOT_FOUND, "the bytes of the file are gone")
         return file_response(
             path, attachment.size_bytes, attachment.media_type, call.request.headers.get("range")
         )

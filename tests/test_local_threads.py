@@ -289,6 +289,20 @@ def test_only_files_of_the_runs_thread(tmp_path):
         assert len(made.violations) == 2
 
 
+@pytest.mark.parametrize("harm", [lambda path: path.unlink(), lambda path: path.write_bytes(b"ab")])
+def test_a_file_whose_bytes_are_gone_is_not_found(tmp_path, harm, caplog):
+    """Not an answer that breaks off, which would be asked for again and again; it is the server's fault."""
+    with rig(tmp_path, clean=False) as made:
+        thread = made.thread()
+        file = made.instance.add_file(made.ada.id, thread.id, "a", "text/plain", b"abc")
+        job = made.running(thread, file_ids=[file.id])
+        harm(made.instance.store.file_path(file.id))
+        found, body, _ = download(made, job, file.id)
+        assert (found, body["code"]) == (404, "not_found")
+        assert made.violations == ["server: the bytes of a file are gone"]
+    assert str(file.id) in caplog.text
+
+
 def test_a_voice_message_has_a_transcript(tmp_path):
     with rig(tmp_path) as made:
         thread = made.thread()
