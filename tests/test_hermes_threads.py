@@ -2,12 +2,14 @@
 
 import asyncio
 import threading
+from dataclasses import replace
 from uuid import UUID
 
 import pytest
 
-from bothy_hermes.runtime import TurnOutcome
+from bothy_hermes.runtime import Prompt, PromptEnd, PromptKind, Spending, TurnOutcome
 from bothy_hermes.turn_facts import Asked, Payee, Replied, Requested, RequestFailed
+from bothy_hermes.wire_words import BillingMode
 from tests.fakes.clock import settle
 from tests.fakes.runtime_kit import ENDED, MAIN, Gateway, request, scenes, start
 
@@ -261,6 +263,40 @@ class TestThreads:
             sentences = [text for text in told.of("status") if text]
             assert sentences == [f"is running {number}…" for number in range(50)]
             task.cancel()
+
+        play(scene)
+
+    def test_a_request_that_pays_whom_the_evidence_names_leaves(self, play):
+        """And nobody is told anything."""
+
+        async def scene(gateway):
+            payee = Payee("custom", "http://127.0.0.1:9/v1")
+            turn = replace(request(), spends=Spending(BillingMode.ORGANIZATION, "custom", payee.base_url))
+            task, told = start(gateway, turn)
+            await settle()
+            assert await asyncio.to_thread(gateway.runtime.admit, turn.thread_id, payee, "s") is True
+            await settle()
+            assert (told.heard, gateway.halted) == ([], [])
+            task.cancel()
+
+        play(scene)
+
+    def test_an_expired_card_is_its_turns_also_without_the_thread(self, play):
+        """Its message alone says whose it is."""
+
+        async def scene(gateway):
+            (first, told), (second, of_card) = (start(gateway, request(number)) for number in (1, 2))
+            await settle()
+            threads, prompt = gateway.runtime.threads, Prompt(PromptKind.CLARIFY, "c-1", "k", "Which?")
+            active = threads.of_run(request(2).run_id)
+            active.prompts.add(prompt)
+            active.prompts.shown(prompt, "m-1")
+            assert not await threads.edited("c", "m-2", "Expired.", None, finalize=True)
+            assert await threads.edited("c", "m-1", "Expired.", None, finalize=True)
+            assert of_card.of("prompt_over") == [(prompt, PromptEnd.EXPIRED)]
+            assert told.heard == []
+            first.cancel()
+            second.cancel()
 
         play(scene)
 
