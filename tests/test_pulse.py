@@ -183,6 +183,23 @@ def test_the_operator_sees_what_the_server_is_told(tmp_path):
     assert beating(tmp_path, steps)["details"]["degraded_reasons"] == ["restore_pending"]
 
 
+def test_the_log_has_the_state_when_it_changes(tmp_path, caplog):
+    """Not with every heartbeat; one that was taken is not called late."""
+
+    async def steps(beat):
+        await beat.pass_time(30)
+        beat.flags.set(UNWRITABLE, "test", on=True)
+        await settle(60)
+        await beat.pass_time(30)
+        return [str(heartbeat.state) for heartbeat in beat.sent]
+
+    with caplog.at_level(logging.INFO):
+        assert beating(tmp_path, steps) == ["online", "online", "degraded", "degraded"]
+    said = [record.getMessage() for record in caplog.records if "adapter is" in record.getMessage()]
+    assert said == ["the adapter is online", "the adapter is degraded"]
+    assert "not taken in time" not in caplog.text
+
+
 def test_a_refused_heartbeat_ends_no_pulse(tmp_path, caplog):
     async def steps(beat):
         beat.api.on["put_heartbeat"] = ProblemAnswer("putHeartbeat", 422, "validation_failed")
@@ -215,7 +232,7 @@ def _break(_proof):
     raise KeyError("xyzzy")
 
 
-def test_a_server_that_does_not_answer_keeps_nobody_from_looking(tmp_path):
+def test_a_server_that_does_not_answer_keeps_nobody_from_looking(tmp_path, caplog):
     """The next heartbeat replaces the one that hangs, with what is true by then."""
 
     async def steps(beat):
@@ -228,6 +245,7 @@ def test_a_server_that_does_not_answer_keeps_nobody_from_looking(tmp_path):
         return hanging, str(beat.sent[-1].reported_billing_mode), len(beat.handler.judged)
 
     assert beating(tmp_path, steps) == (2, "personal", 3)
+    assert caplog.text.count("a heartbeat was not taken in time") == 1
 
 
 def test_a_change_does_not_tear_a_heartbeat_that_is_on_its_way(tmp_path):
