@@ -81,7 +81,12 @@ def home(closed_world):
 def said(talk):
     """All that stands in a thread beside what its person wrote: who is said to say it, and what."""
     messages = talk.instance.messages(talk.thread_id)
-    return [(str(one.role), one.content.removeprefix("[script] ")) for one in messages if one.role]
+    sign = "💬 " if in_019() else ""  # before a text that it sends as a thought, once in a while
+    return [
+        (str(one.role), one.content.removeprefix(sign).removeprefix("[script] "))
+        for one in messages
+        if one.role
+    ]
 
 
 def run(talk, text):
