@@ -1,5 +1,7 @@
 """Bringing a thread onto the session that its next turn is to run on."""
 
+import asyncio
+
 import pytest
 
 from bothy_hermes.errors import SessionRefused
@@ -80,6 +82,42 @@ class TestSessions:
         """Its history is not the new one's."""
         with pytest.raises(SessionRefused):
             self.switched(play, SessionMode.NEW, None, becomes=FIRST)
+
+    def test_a_command_is_waited_for_until_hermes_has_freed_the_thread(self, play):
+        """It is taken at once and done later; what it did is looked up then."""
+
+        async def scene(gateway):
+            key, given = gateway.session_key(request()), []
+            gateway.runner.sessions[key] = FIRST
+
+            async def command(_turn, _command, message_id, _reference=None):
+                given.append(message_id)
+
+            gateway.command = command
+            using = asyncio.ensure_future(gateway.runtime.use_session(request(), SessionMode.NEW, None))
+            await settle()
+            assert (len(given), using.done()) == (1, False)
+            gateway.busy, gateway.runner.sessions[key] = True, SECOND
+            gateway.runtime.processing_complete(given[0], cancelled=False)
+            await settle()
+            assert not using.done()
+            gateway.busy = False
+            assert await gateway.fake.drive(using) is SessionSwitch.NEW
+            assert gateway.fake.elapsed < 1
+
+        play(scene)
+
+    def test_a_thread_that_stays_busy_is_given_no_command(self, play):
+        """It would enter the turn that is at work there."""
+
+        async def scene(gateway):
+            gateway.runner.sessions[gateway.session_key(request())] = FIRST
+            gateway.busy = True
+            with pytest.raises(SessionRefused):
+                await gateway.fake.drive(gateway.runtime.use_session(request(), SessionMode.NEW, None))
+            assert gateway.commands == []
+
+        play(scene)
 
     def test_a_turn_waits_for_another_threads_turn_on_the_same_session(self, play):
         """However long it takes; cancelled it goes nowhere."""
