@@ -317,6 +317,8 @@ class TestHowItEnded:
         made = judge(Asked(MAIN), RequestFailed(MAIN, 500, None), reply("Five."), ended())
         said(made, "Five.")
         assert made.end().outcome is TurnOutcome.COMPLETED
+        silent = judge(Asked(MAIN), RequestFailed(MAIN, 500, None), reply("NO_REPLY"), ended())
+        assert silent.end().outcome is TurnOutcome.EMPTY
 
     def test_hermes_019_names_no_reason(self):
         """completed and a text that was sent is all it tells."""
@@ -339,6 +341,21 @@ class TestHowItEnded:
     def test_an_interrupt_between_reply_and_sending_is_a_cancelled_turn(self):
         """The model had finished; nobody saw it."""
         assert cancelled(Asked(MAIN), reply("Five."), ended()).end().outcome is TurnOutcome.CANCELLED
+
+    def test_a_file_belongs_to_an_answer_of_a_turn_that_was_not_interrupted_before(self):
+        """What was answered stays answered; an interrupted turn has nothing to add a file to."""
+        assert not judge().take_file()
+        assert not cancelled(Asked(MAIN)).take_file()
+        made = judge(Asked(MAIN), reply("Five."), ended())
+        said(made, "Five.")
+        made.cancelled = True
+        assert made.take_file()
+
+    def test_an_error_of_an_earlier_text_is_none_of_the_next(self):
+        """Each text of a processing has a turn of its own."""
+        second = Ids("20261130_1", "20261130_1", "t2")
+        made = judge(Asked(MAIN), RequestFailed(MAIN, 500, None), Asked(second), ended("silence", ids=second))
+        assert made.end().outcome is TurnOutcome.EMPTY
 
     def test_the_end_of_a_drained_text_counts(self):
         """Two user turns in one processing: the last one decides."""
