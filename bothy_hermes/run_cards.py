@@ -11,16 +11,16 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Coroutine, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
 from .bothy_credentials import TokenSource
-from .cards import WITHDRAWN, Answer, CardState, answer_of, answer_of_text, build_card, move_card
+from .cards import WITHDRAWN, Answer, CardState, answer_of, answer_of_text, build_card
 from .clock import within
 from .defaults import LOGGER_NAME
-from .errors import BothyError, StateError
+from .errors import StateError
 from .live_box import LiveBox
+from .open_cards import OpenCards, RunCard
 from .run_calls import CARD_KEY, await_call, close_call, followup_call, message_call, response_call
 from .run_outbox import RunOutbox
 from .run_patches import Patcher
@@ -41,7 +41,7 @@ from .store import (
 from .store_schema import FILE_NAME
 from .wire import CreateMessage, InteractionResponse, Run
 from .wire_events import Interaction
-from .wire_operations import AWAIT_RUN_INPUT, CREATE_MESSAGE
+from .wire_operations import AWAIT_RUN_INPUT
 from .wire_words import (
     CloseReason,
     FollowupState,
@@ -61,10 +61,6 @@ could answer. A full disk is waited for elsewhere, not here."""
 DELIVERY_SECONDS = 60.0
 """How long a card may take to reach its people; Hermes' own patience is longer, a person's is not."""
 
-FINDING_SECONDS = DELIVERY_SECONDS
-"""How long a click waits for the card it was made on: it can come before our call was answered, and a call
-whose answer was lost is made again. A card that takes longer is withdrawn."""
-
 NOT_WAITING = "Nothing waits for this answer any more."
 NOT_YOURS = "This is none of the card's choices."
 TAKEN_ALREADY = "This was answered already."
@@ -72,31 +68,6 @@ NOT_BELIEVED = "This could not be verified. Please try again."
 UNCERTAIN = "The agent was restarted: whether this answer reached it is not known."
 REFUSED = "The answer was not used: the run may not go on."
 NOT_YET = "This card is still on its way. Please try again."
-
-
-@dataclass(slots=True)
-class _Card:
-    """One card while its run works."""
-
-    card_id: str
-    prompt: Prompt
-    status_line: str = field(repr=False)
-    max_content_bytes: int
-    """The limit with which it was built: what it offers depends on it, and the server's may change."""
-    state: CardState = CardState.OPEN
-    delivered: bool = False
-    settled: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set once the wait on it was taken by the server, or never will be."""
-    over: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set once the server no longer waits on it, as far as this process can bring that about."""
-
-    @property
-    def on_its_way(self) -> bool:
-        """Whether the server may have it as a message that is not known here yet."""
-        return not self.delivered and not self.settled.is_set()
-
-    def move(self, state: CardState) -> None:
-        self.state = move_card(self.state, state)
 
 
 class RunCards:
@@ -132,8 +103,7 @@ class RunCards:
         self._patcher = patcher
         self._spawn = spawn
         self._wait = RunWait(services, run, token, end_run)
-        self._cards: dict[str, _Card] = {}
-        self._news = asyncio.Condition()
+        self._cards = OpenCards(services.store)
 
     # Hermes asks ----------------------------------------------------------------------------------
 
@@ -145,8 +115,8 @@ class RunCards:
         """
         limit = self._services.limits().max_content_bytes
         draft = build_card(prompt, max_content_bytes=limit)
-        card = _Card(str(self._services.clock.new_id()), prompt, draft.status_line, limit)
-        self._cards[card.card_id] = card
+        card = RunCard(str(self._services.clock.new_id()), prompt, draft.status_line, limit)
+        self._cards.add(card)
         message = CreateMessage(
             client_msg_id=card.card_id,
             kind=MessageKind.CARD,
@@ -164,10 +134,10 @@ class RunCards:
         self._spawn(self._watch(card))
         return UUID(card.card_id)
 
-    async def _store(self, card: _Card, *changes: Change) -> None:
+    async def _store(self, card: RunCard, *changes: Change) -> None:
         putting = asyncio.ensure_future(self._outbox.put(*changes))
         stored = await within(self._services.clock, asyncio.shield(putting), SHOW_SECONDS)
-        if (stored and putting.exception() is None) or card.state is not CardState.OPEN:
+        if (stored and putting.exception() is None) or not card.is_open:
             return  # it is stored, for somebody answers it already
         card.move(CardState.EXPIRED)
         self._spawn(self._take_back(card, putting))
@@ -175,12 +145,12 @@ class RunCards:
             await putting  # raises
         raise StateError(FILE_NAME, f"has not taken a card in {SHOW_SECONDS:.0f} s")
 
-    async def _take_back(self, card: _Card, putting: asyncio.Future[None]) -> None:
+    async def _take_back(self, card: RunCard, putting: asyncio.Future[None]) -> None:
         """Hermes is told that nobody is asked: a card that was stored all the same is closed."""
         putting.cancel()
         await asyncio.wait((putting,))
         if await self._services.store.card(card.card_id) is None:
-            del self._cards[card.card_id]
+            self._cards.forget(card)
             card.over.set()
             return
         self._outbox.poke()
@@ -188,20 +158,18 @@ class RunCards:
 
     def over(self, prompt: Prompt, end: PromptEnd) -> None:
         """Hermes waits no longer: nobody answered in its time, or the turn is over."""
-        for card in self._cards.values():
-            same = card.prompt.kind is prompt.kind and card.prompt.hermes_id == prompt.hermes_id
-            if same and card.state is CardState.OPEN:
-                card.move(CardState.EXPIRED)
-                _log.info("run %s: a prompt ended unanswered (%s)", self._run.id, end)
-                self._spawn(self._close(card))
+        for card in self._cards.asking(prompt):
+            card.move(CardState.EXPIRED)
+            _log.info("run %s: a prompt ended unanswered (%s)", self._run.id, end)
+            self._spawn(self._close(card))
 
     async def close_open(self) -> None:
         """The turn is over: whatever still looks open has nobody behind it.
 
         What is just being answered or closed is waited for: the server completes no run that waits.
         """
-        for card in list(self._cards.values()):
-            if card.state is CardState.OPEN:
+        for card in self._cards:
+            if card.is_open:
                 card.move(CardState.EXPIRED)
                 await self._close(card)
             else:
@@ -216,22 +184,22 @@ class RunCards:
 
     def done(self, call: OutboxCall) -> None:
         """A call of a card was taken."""
-        card = self._of_call(call)
+        card = self._cards.of_call(call)
         if card is None:
             return
         card.delivered = True
         if call.operation == AWAIT_RUN_INPUT.name:
             card.settled.set()
-        self._spawn(self._tell())
+        self._spawn(self._cards.tell())
 
     def refused(self, call: OutboxCall, word: str) -> None:
         """A call of a card was refused: what people cannot see, nobody can answer."""
-        card = self._of_call(call)
+        card = self._cards.of_call(call)
         if card is None:
             return
         card.settled.set()
-        self._spawn(self._tell())
-        if card.state is CardState.OPEN:
+        self._spawn(self._cards.tell())
+        if card.is_open:
             self._spawn(self._withdraw(card, f"the server refused it: {word}"))
 
     # People answer --------------------------------------------------------------------------------
@@ -239,11 +207,11 @@ class RunCards:
     async def interaction(self, used: Interaction, entry_id: UUID) -> None:
         """A person used a component; answered exactly once, whatever becomes of it."""
         try:
-            card = await self._card_of_message(used.message_id)
+            card = await self._cards.of_message(used.message_id)
         except TimeoutError:
             await self._respond(used.id, entry_id, failed(NOT_YET, reopen=True))
             return
-        if card is None or card.state is not CardState.OPEN:
+        if card is None or not card.is_open:
             await self._respond(used.id, entry_id, failed(NOT_WAITING))
             return
         answer = answer_of(card.prompt, used.custom_id, used.values, max_content_bytes=card.max_content_bytes)
@@ -253,7 +221,7 @@ class RunCards:
         if await self._services.store.claim(used.id, card.card_id, self._run.id) is not Claimed.NEW:
             await self._respond(used.id, entry_id, failed(TAKEN_ALREADY))
             return
-        if card.state is not CardState.OPEN:
+        if not card.is_open:
             # While the disk took the claim, a text has answered the card, or Hermes has given it up.
             given_up = card.state in (CardState.EXPIRED, CardState.CLOSED)
             await self._respond(used.id, entry_id, failed(NOT_WAITING if given_up else TAKEN_ALREADY))
@@ -268,12 +236,12 @@ class RunCards:
 
     def for_text(self) -> Prompt | None:
         """The prompt that a person's text would answer now, None when it would answer none."""
-        card = self._card_for_text()
+        card = self._cards.for_text()
         return card.prompt if card is not None else None
 
     def open_prompts(self) -> Sequence[Prompt]:
         """What nobody has answered yet, the oldest first; people may or may not have read it."""
-        return [card.prompt for card in self._cards.values() if card.state is CardState.OPEN]
+        return [card.prompt for card in self._cards if card.is_open]
 
     async def asked(self, read: Collection[Prompt]) -> Prompt | None:
         """The prompt that a text answers, one of those that were open when the text came.
@@ -281,9 +249,7 @@ class RunCards:
         The server may know that the run waits on it before we know that the server does: its word is
         waited for, or the text would be none to it and the question would stay.
         """
-        for card in list(self._cards.values()):
-            if card.prompt in read and card.state is CardState.OPEN:
-                await card.settled.wait()
+        await self._cards.settled(read)
         prompt = self.for_text()
         return prompt if prompt in read else None
 
@@ -295,8 +261,8 @@ class RunCards:
             message_id: The text's message.
             text: The text.
         """
-        card = next((one for one in self._cards.values() if one.prompt is prompt), None)
-        if card is None or not self._waits(card):
+        card = self._cards.of_prompt(prompt)
+        if card is None or not card.waits:
             return
         answer = answer_of_text(card.prompt, text)
         problem = await self._answer(card, answer, ResumeCause.FOLLOWUP, message_id)
@@ -308,17 +274,10 @@ class RunCards:
             changes.append(followup_call(self._run.id, message_id, FollowupState.ABSORBED))
         await self._outbox.put(*changes)
 
-    def _card_for_text(self) -> _Card | None:
-        waiting = [card for card in self._cards.values() if self._waits(card)]
-        if len(waiting) == 1:
-            return waiting[0]
-        questions = [card for card in waiting if card.prompt.kind is PromptKind.CLARIFY]
-        return questions[0] if questions else None
-
     # Steps ----------------------------------------------------------------------------------------
 
     async def _answer(
-        self, card: _Card, answer: Answer, cause: ResumeCause, followup: UUID | None = None
+        self, card: RunCard, answer: Answer, cause: ResumeCause, followup: UUID | None = None
     ) -> str | None:
         """Resume the run and resolve the prompt; returns what to tell the person when that failed."""
         card.move(CardState.CLAIMED)
@@ -333,7 +292,7 @@ class RunCards:
         card.move(CardState.ANSWERED)
         return None
 
-    async def _let_go(self, card: _Card) -> None:
+    async def _let_go(self, card: RunCard) -> None:
         """Hermes gets the answer nobody gave, or it would wait for one until its own time is over.
 
         Not when the run ends: then the interrupt goes first, or the model would speak once more.
@@ -341,13 +300,13 @@ class RunCards:
         if not self._wait.over:
             await self._services.runtime.answer_prompt(card.prompt, WITHDRAWN[card.prompt.kind])
 
-    async def _close(self, card: _Card) -> None:
+    async def _close(self, card: RunCard) -> None:
         """Nobody waits behind the card: end its wait, so that nobody can use it."""
         await self._end_wait(card, ResumeCause.PROMPT_EXPIRED)
         self._show_wait()
         await self._services.store.record(CardGone(card.card_id))
 
-    async def _end_wait(self, card: _Card, cause: ResumeCause, followup: UUID | None = None) -> bool:
+    async def _end_wait(self, card: RunCard, cause: ResumeCause, followup: UUID | None = None) -> bool:
         await card.settled.wait()
         try:
             return await self._wait.end(card.card_id, cause, followup)
@@ -356,18 +315,18 @@ class RunCards:
 
     def _show_wait(self) -> None:
         """The status line names the youngest card that still waits."""
-        waiting = [card.status_line for card in self._cards.values() if card.state is CardState.OPEN]
+        waiting = [card.status_line for card in self._cards if card.is_open]
         self._box.waiting(waiting[-1] if waiting else None)
         self._patcher.poke()
 
-    async def _watch(self, card: _Card) -> None:
+    async def _watch(self, card: RunCard) -> None:
         """Withdraw a card that does not reach its people."""
         await self._services.clock.sleep(DELIVERY_SECONDS)
-        if not card.delivered and card.state is CardState.OPEN:
+        if not card.delivered and card.is_open:
             await self._withdraw(card, "it could not be delivered")
 
-    async def _withdraw(self, card: _Card, why: str) -> None:
-        if card.state is not CardState.OPEN:
+    async def _withdraw(self, card: RunCard, why: str) -> None:
+        if not card.is_open:
             return  # somebody has answered it meanwhile, or Hermes has given it up
         card.move(CardState.CLOSED)
         card.settled.set()
@@ -377,7 +336,7 @@ class RunCards:
         if stored is not None and stored.message_id is not None:
             changes.append(close_call(self._run.id, stored.message_id, CloseReason.EXPIRED))
         await self._outbox.put(*changes)
-        await self._tell()
+        await self._cards.tell()
         await self._services.runtime.answer_prompt(card.prompt, WITHDRAWN[card.prompt.kind])
         self._show_wait()
         self._box.note(f"A question of the agent was not shown ({why}).")
@@ -389,38 +348,6 @@ class RunCards:
         """Store the answer to an interaction, what it means for the card, and that its event is done."""
         done = EntryMove(entry_id, EntryState.DONE)
         await self._outbox.put(*more, response_call(self._run.id, interaction_id, response), done)
-
-    # Finding --------------------------------------------------------------------------------------
-
-    async def _card_of_message(self, message_id: UUID) -> _Card | None:
-        """The card that the server holds as a message; waits while one of ours is on its way.
-
-        Raises:
-            TimeoutError: One still is.
-        """
-        try:
-            async with asyncio.timeout(FINDING_SECONDS), self._news:
-                while True:
-                    stored = await self._services.store.card_of_message(message_id)
-                    if stored is not None:
-                        return self._cards.get(stored.card_id)
-                    if not any(card.on_its_way for card in self._cards.values()):
-                        return None
-                    await self._news.wait()
-        except BothyError:
-            return None
-
-    async def _tell(self) -> None:
-        async with self._news:
-            self._news.notify_all()
-
-    def _of_call(self, call: OutboxCall) -> _Card | None:
-        key = "client_msg_id" if call.operation == CREATE_MESSAGE.name else CARD_KEY
-        return self._cards.get(str(call.body.get(key)))
-
-    @staticmethod
-    def _waits(card: _Card) -> bool:
-        return card.state is CardState.OPEN and card.settled.is_set()
 
 
 def failed(text: str, *, reopen: bool = False) -> InteractionResponse:

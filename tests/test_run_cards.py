@@ -188,7 +188,7 @@ def test_a_card_that_the_disk_refuses_for_good_waits_for_nobody(tmp_path):
             await ground.wait(QUESTION)
         assert ground.clock.elapsed == 0
         assert ground.box.content.status_line is None
-        await until(lambda: not ground.cards._cards)
+        await until(lambda: not list(ground.cards._cards))
 
     scenario(tmp_path, steps)
 
@@ -345,7 +345,7 @@ def click(stored, custom_id="cl:c1:0"):
 async def shown(ground, prompt):
     """Show a prompt and wait until its people can answer it; returns the stored card."""
     card = await ground.wait(prompt)
-    await until(lambda: all(one.settled.is_set() for one in ground.cards._cards.values()))
+    await until(lambda: all(one.settled.is_set() for one in ground.cards._cards))
     return await ground.store.card(str(card))
 
 
@@ -390,7 +390,7 @@ def test_decision_9_what_comes_first_while_a_click_is_claimed_leaves_the_click_w
 @pytest.mark.parametrize("late", [False, True])
 def test_a_click_on_a_card_whose_post_is_not_confirmed_uses_nothing_up(tmp_path, monkeypatch, late):
     """The answer to our call is lost, its people see the card: a click waits for it, or is given back."""
-    monkeypatch.setattr("bothy_hermes.run_cards.FINDING_SECONDS", 0.05 if late else 5)
+    monkeypatch.setattr("bothy_hermes.open_cards.FINDING_SECONDS", 0.05 if late else 5)
 
     async def steps(ground):
         confirmed, usual = asyncio.Event(), ground.server.create_message
@@ -541,7 +541,7 @@ def test_two_approvals_take_no_text(tmp_path):
     async def steps(ground):
         await ground.wait(APPROVAL)
         await ground.wait(other)
-        await until(lambda: all(card.settled.is_set() for card in ground.cards._cards.values()))
+        await until(lambda: all(card.settled.is_set() for card in ground.cards._cards))
         assert ground.cards.for_text() is None
 
     scenario(tmp_path, steps)
