@@ -319,9 +319,8 @@ async def _send_title(sending: Sending, call: OutboxCall) -> Sequence[Change]:
 
 async def _send_finish(sending: Sending, call: OutboxCall) -> Sequence[Change]:
     end = _stored_end(call)
-    if sending.lost_messages and end.outcome is Outcome.COMPLETED:
-        # A message of the run never reached its people: that is no completed run.
-        end = replace(end, outcome=Outcome.FAILED, reason=Reason.ADAPTER_ERROR)
+    if sending.lost_messages:
+        end = _without_its_message(end)
     refusals: set[str] = set()
     while True:
         try:
@@ -334,6 +333,17 @@ async def _send_finish(sending: Sending, call: OutboxCall) -> Sequence[Change]:
             end = await _other_end(sending, call, end, error)
         else:
             return tuple(CardGone(card.card_id) for card in await sending.store.cards(call.run_id))
+
+
+def failed_end(call: OutboxCall) -> OutboxCall:
+    """The end of a run of which a message never reached its people: that is no completed run."""
+    return finish_call(call.run_id, _without_its_message(_stored_end(call)))
+
+
+def _without_its_message(end: FinishRun) -> FinishRun:
+    if end.outcome is not Outcome.COMPLETED:
+        return end
+    return replace(end, outcome=Outcome.FAILED, reason=Reason.ADAPTER_ERROR)
 
 
 def _stored_end(call: OutboxCall) -> FinishRun:

@@ -32,8 +32,8 @@ from .errors import (
     WireError,
     describe,
 )
-from .run_calls import Sending, is_loss
-from .store import Change, EntryState, OutboxCall, Store, StoredCall
+from .run_calls import Sending, failed_end, is_loss
+from .store import CallDone, Change, EntryState, OutboxCall, Store, StoredCall
 from .wire_operations import AWAIT_RUN_INPUT, FINISH_RUN
 
 _log = logging.getLogger(LOGGER_NAME)
@@ -98,6 +98,11 @@ class RunOutbox:
         self._lost_messages = 0
         self._posted: dict[str, tuple[UUID, int]] = {}
 
+    @property
+    def has_lost(self) -> bool:
+        """Whether the server has refused a message of the run for good."""
+        return self._lost_messages > 0
+
     async def put(self, *changes: Change) -> None:
         """Store calls and what belongs to them (one commit) and have the calls sent."""
         await self._store.record(*changes)
@@ -117,9 +122,12 @@ class RunOutbox:
         """Send everything that is stored now; tell whether the run's end was among it."""
         while calls := await self._store.calls(self._run_id):
             for stored in calls:
+                lost = self._lost_messages
                 await self._send(stored)
                 if stored.call.operation == FINISH_RUN.name:
                     return True
+                if self._lost_messages != lost:
+                    break  # the stored end is another one now
         return False
 
     async def _send(self, stored: StoredCall) -> None:
@@ -160,16 +168,23 @@ class RunOutbox:
 
     async def _give_up(self, stored: StoredCall, error: ProblemAnswer | WireError) -> None:
         """The server refuses the call for good: it is settled with the error, and counted."""
-        call = stored.call
+        call, also = stored.call, list[Change]()
         word = (error.code or str(error.status)) if isinstance(error, ProblemAnswer) else "malformed"
         if isinstance(error, RunEnded) or not is_loss(call):
             _log.info("run %s: %s was not taken: %s", self._run_id, call.operation, word)
         else:
             self._lost_messages += 1
+            also = await self._failed_end(behind=stored.sequence)
             _log.error("run %s: %s was refused: %s", self._run_id, call.operation, word)
-        await self._store.call_failed(stored.sequence, word, entry=self._entry_after(call))
+        await self._store.call_failed(stored.sequence, word, entry=self._entry_after(call), also=also)
         if self._events is not None:
             self._events.refused(call, word)
+
+    async def _failed_end(self, *, behind: int) -> list[Change]:
+        """Put another end in the place of the one behind a loss: the next process knows of no loss."""
+        calls = await self._store.calls(self._run_id)
+        ends = [one for one in calls if one.call.operation == FINISH_RUN.name and one.sequence > behind]
+        return [change for one in ends for change in (CallDone(one.sequence), failed_end(one.call))]
 
     def _entry_after(self, call: OutboxCall) -> tuple[UUID, EntryState] | None:
         if call.operation == FINISH_RUN.name and self._entry_id is not None:

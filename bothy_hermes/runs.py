@@ -322,6 +322,8 @@ class RunWork(OutboxEvents):
 
     async def _store_end(self, end: End, group: asyncio.TaskGroup) -> None:
         self._move(Stage.ENDING)
+        if end.outcome is Outcome.COMPLETED and self._outbox.has_lost:
+            end = End(Outcome.FAILED, Reason.ADAPTER_ERROR)  # it did not reach its people
         if self._live is not None:
             if end.outcome is Outcome.COMPLETED:
                 # Before the end is stored: a process that finds it is to find no card open.

@@ -155,6 +155,35 @@ def test_a_refused_message_makes_the_run_fail_and_is_counted(tmp_path):
     assert sum(counters.values()) == 1
 
 
+@pytest.mark.parametrize(
+    ("end", "told"),
+    [
+        (("completed", None), ("failed", "adapter_error")),
+        (("cancelled", None), ("cancelled", None)),
+    ],
+)
+def test_a_refused_message_is_known_to_the_process_that_sends_the_end(tmp_path, end, told):
+    """The first one stops between the two; the end keeps its numbers."""
+
+    async def first(store, outbox):
+        await outbox.put(message_call(RUN, message("too long")), finish_call(RUN, finished(*end)))
+        with pytest.raises(asyncio.CancelledError):
+            await outbox.drain()
+
+    async def second():
+        server = Server()
+        store = await Store.open(tmp_path, FakeClock().clock)
+        await RunOutbox(server, store, RUN, None, clock=CLOCK, entry_id=EVENT).drain()
+        left = await store.calls()
+        await store.close()
+        return server.taken, left
+
+    refused = ProblemAnswer("createMessage", 413, "content_too_long")
+    taken, left, *_ = run(tmp_path, first, m1=refused, finish=asyncio.CancelledError())
+    assert (taken, left) == ([], ["finishRun"])
+    assert asyncio.run(second()) == ([("finish", RUN, *told)], [])
+
+
 def test_a_call_that_cannot_be_made_holds_up_nothing_behind_it(tmp_path, caplog):
     """A mistake of ours in one call costs that call: it would break each sender anew, and the run its end."""
 

@@ -424,6 +424,35 @@ def test_a_run_that_ended_at_the_server_first_ends_the_same_way(tmp_path, state,
     assert (made.state, made.left) == (EntryState.DONE, [])
 
 
+def test_an_end_behind_a_refused_message_is_stored_as_a_failure(tmp_path):
+    """A process that finds it on disk knows of no refusal."""
+    stored = []
+
+    async def script(_turn, events):
+        await events.on_interim("I will look.")
+        await script.made.until(lambda: script.made.api.named("create_message"))
+        await script.made.until(nothing_is_owed)
+        await events.on_answer("Five.")
+
+    async def nothing_is_owed():
+        return await script.made.store.calls() == []
+
+    def before(made):
+        script.made = made
+        made.api.on["create_message"] = [refusal(422, "validation_failed", "createMessage")]
+
+        async def look(_run_id, _body):
+            stored.extend(
+                one.call.body for one in await made.store.calls() if one.call.key.endswith("finishRun")
+            )
+
+        made.api.on["finish_run"] = [look]
+
+    made = working(tmp_path, script=script, before=before)
+    assert [(body["outcome"], body["reason"]) for body in stored] == [("failed", "adapter_error")]
+    assert end_of(made) == ("failed", "adapter_error")
+
+
 def test_a_run_of_which_nobody_can_say_how_it_ended_ends_all_the_same(tmp_path):
     def before(made):
         made.api.runs[RUN] = RunState.CANCELLED
