@@ -322,8 +322,6 @@ class RunWork(OutboxEvents):
 
     async def _store_end(self, end: End, group: asyncio.TaskGroup) -> None:
         self._move(Stage.ENDING)
-        if end.outcome is Outcome.COMPLETED and self._outbox.has_lost:
-            end = End(Outcome.FAILED, Reason.ADAPTER_ERROR)  # it did not reach its people
         if self._live is not None:
             if end.outcome is Outcome.COMPLETED:
                 # Before the end is stored: a process that finds it is to find no card open.
@@ -332,6 +330,8 @@ class RunWork(OutboxEvents):
             self._beside(group, self._live.patcher.flush())
         changes = [] if self._live is None else await self._closing_changes(self._live, end)
         view = None if self._live is None else self._live.view
+        if end.outcome is Outcome.COMPLETED and self._outbox.has_lost:
+            end = End(Outcome.FAILED, Reason.ADAPTER_ERROR)  # what was said did not reach its people
         finish = FinishRun(
             outcome=end.outcome,
             reason=end.reason,
