@@ -2,6 +2,7 @@
 
 import ipaddress
 import json
+import signal
 import socket
 from pathlib import Path
 
@@ -15,6 +16,15 @@ ROOT = Path(__file__).parents[1]
 # A busy machine makes single examples slow; how fast a room is, its own test of speed says.
 settings.register_profile("product", deadline=None)
 settings.load_profile("product")
+
+
+def pytest_configure():
+    """Take signals that whoever started the tests has switched off, as `nohup` and a shell's `&` do."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    for number in (signal.SIGHUP, signal.SIGTERM):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
 
 
 def pytest_addoption(parser):
