@@ -18,6 +18,7 @@ from .defaults import LOGGER_NAME
 from .errors import BothyError, ProblemAnswer, RunEnded, SessionRefused, describe
 from .live_box import LiveBox
 from .proof import Proof
+from .run_beside import Beside
 from .run_calls import finish_call, message_call, response_call
 from .run_cards import NOT_WAITING, RunCards, failed
 from .run_context import Prepared
@@ -86,8 +87,7 @@ class RunWork(OutboxEvents):
         self._texts = asyncio.Lock()
         self._live: _Live | None = None
         self._turn = RunTurn(services.runtime, self.run_id)
-        self._beside_tasks: set[asyncio.Task[None]] = set()
-        self._group: asyncio.TaskGroup | None = None
+        self._beside: Beside | None = None
         self._outbox = RunOutbox(
             services.api,
             services.store,
@@ -115,12 +115,12 @@ class RunWork(OutboxEvents):
 
     async def work(self) -> None:
         """Do all of it; returns when the server has taken the run's end."""
-        async with asyncio.TaskGroup() as self._group:
-            sending = self._group.create_task(self._outbox.run(), name=f"bothy-outbox-{self.run_id}")
-            await self._store_end(await self._until_end(self._group), self._group)
+        async with asyncio.TaskGroup() as group:
+            beside = self._beside = Beside(self.run_id, group)
+            sending = group.create_task(self._outbox.run(), name=f"bothy-outbox-{self.run_id}")
+            await self._store_end(await self._until_end(beside), beside)
             await sending
-            for task in list(self._beside_tasks):
-                task.cancel()
+            beside.cancel()
         self._move(Stage.OVER)
 
     def end_early(self, outcome: Outcome, reason: Reason | None) -> None:
@@ -133,8 +133,8 @@ class RunWork(OutboxEvents):
             return
         self._decided = End(outcome, reason)
         self._deciding.set()
-        if self._stage is Stage.TURN and self._group is not None:
-            self._beside(self._group, self._turn.interrupt())
+        if self._stage is Stage.TURN and self._beside is not None:
+            self._beside.start(self._turn.interrupt())
 
     def _fail_early(self, reason: Reason) -> None:
         self.end_early(Outcome.FAILED, reason)
@@ -202,12 +202,12 @@ class RunWork(OutboxEvents):
             self._live.patcher.call_made()
             self._live.cards.refused(call, word)
 
-    async def _until_end(self, group: asyncio.TaskGroup) -> End:
+    async def _until_end(self, beside: Beside) -> End:
         try:
             prepared, proof = await self._unless_decided(self._prepare())
             started, spends = await self._unless_decided(self._start(proof))
             prepared = replace(prepared, turn=replace(prepared.turn, spends=spends))
-            return await self._do_turn(prepared, started, group)
+            return await self._do_turn(prepared, started, beside)
         except RunOver as ended:
             return ended.end
         except RunEnded:
@@ -266,9 +266,9 @@ class RunWork(OutboxEvents):
             return RunEnded(problem.operation, problem.status, problem.code)
         return problem
 
-    async def _do_turn(self, prepared: Prepared, started: RunView, group: asyncio.TaskGroup) -> End:
-        live = self._go_live(prepared, started, group)
-        self._beside(group, live.patcher.run())
+    async def _do_turn(self, prepared: Prepared, started: RunView, beside: Beside) -> End:
+        live = self._go_live(prepared, started, beside)
+        beside.start(live.patcher.run())
         live.view.remark(await self._unless_decided(live.session.prepare(prepared.turn)))
         self._stop_if_decided()
         self._move(Stage.TURN)
@@ -276,7 +276,7 @@ class RunWork(OutboxEvents):
         live.view.turn_ended(ended)
         return self._decided or self._end_of(ended)
 
-    def _go_live(self, prepared: Prepared, started: RunView, group: asyncio.TaskGroup) -> _Live:
+    def _go_live(self, prepared: Prepared, started: RunView, beside: Beside) -> _Live:
         services = self._services
         box = LiveBox(services.clock.now, lambda: str(services.clock.new_id()))
         patcher = Patcher(
@@ -299,7 +299,7 @@ class RunWork(OutboxEvents):
             self._outbox,
             box=box,
             patcher=patcher,
-            spawn=lambda what: self._beside(group, what),
+            spawn=beside.start,
             end_run=self._fail_early,
         )
         view = TurnView(
@@ -320,14 +320,14 @@ class RunWork(OutboxEvents):
         _log.info("run %s: the turn ended: %s (%s)", self.run_id, ended.outcome, ended.detail or "-")
         return End(outcome, reason)
 
-    async def _store_end(self, end: End, group: asyncio.TaskGroup) -> None:
+    async def _store_end(self, end: End, beside: Beside) -> None:
         self._move(Stage.ENDING)
         if self._live is not None:
             if end.outcome is Outcome.COMPLETED:
                 # Before the end is stored: a process that finds it is to find no card open.
                 await self._live.cards.close_open()
             # The box is as it stays: it is written while the end is put together.
-            self._beside(group, self._live.patcher.flush())
+            beside.start(self._live.patcher.flush())
         changes = [] if self._live is None else await self._closing_changes(self._live, end)
         view = None if self._live is None else self._live.view
         if end.outcome is Outcome.COMPLETED and self._outbox.has_lost:
@@ -366,26 +366,6 @@ class RunWork(OutboxEvents):
         if state is RunState.FAILED or not state.ended:
             return End(Outcome.FAILED, Reason.ADAPTER_ERROR)
         return End(Outcome(state.value), None)
-
-    def _beside(self, group: asyncio.TaskGroup, what: Coroutine[Any, Any, None]) -> None:
-        """Run something beside the turn; it ends with the work, and its failure ends nothing else."""
-        guarded = self._guarded(what)
-        try:
-            task = group.create_task(guarded, name=f"bothy-beside-{self.run_id}")
-        except RuntimeError:  # the work is breaking off: what is stored is the next one's
-            guarded.close()
-            what.close()
-            return
-        self._beside_tasks.add(task)
-        task.add_done_callback(self._beside_tasks.discard)
-        # A task that is cancelled before its first step never comes to what it was to do.
-        task.add_done_callback(lambda _: what.close())
-
-    async def _guarded(self, what: Coroutine[Any, Any, None]) -> None:
-        try:
-            await what
-        except Exception as error:  # noqa: BLE001  # a card's trouble is not the turn's
-            _log.error("run %s: something beside the turn broke: %s", self.run_id, describe(error))
 
     def _patch_interval(self) -> float:
         server = self._services.limits().run_update_min_interval_ms / 1000

@@ -81,6 +81,7 @@ LAYERS = {
         "run_outbox",
         "run_sessions",
         "run_followups",
+        "run_beside",
         "open_cards",
         "run_cards",
         "run_wait",

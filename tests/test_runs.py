@@ -2,7 +2,6 @@
 
 import asyncio
 import dataclasses
-import gc
 import logging
 from uuid import UUID
 
@@ -917,24 +916,3 @@ def test_a_work_that_is_cancelled_anywhere_leaves_a_ledger_that_balances(tmp_pat
     else:
         raise AssertionError("the work never came to its end")
     assert count > 30
-
-
-@pytest.mark.parametrize("steps", range(8))
-def test_what_begins_while_the_work_breaks_off_is_given_up_in_order(tmp_path, steps):
-    """A coroutine that nobody awaited or closed is a warning, and a warning fails this test."""
-
-    async def thing():
-        pass
-
-    async def on_rooms(made):
-        work = await begun(made)
-        await made.until(lambda: made.runtime.turns)
-        made.task.cancel()
-        for _ in range(steps):
-            await asyncio.sleep(0)
-        work._beside(work._group, thing())
-        await asyncio.wait({made.task}, timeout=5)
-        assert made.task.cancelled()
-
-    with_rooms(tmp_path, on_rooms, FakeRuntime(waiting))
-    gc.collect()
