@@ -1,7 +1,9 @@
 """A warm turn through Bothy over the same turn through a bare logging plugin, in one real gateway.
 
 The model answers at once. Each turn is one of a thread that goes on, first through the one platform, then
-through the other, and so on in turn; the medians are compared.
+through the other, and so on in turn. The fastest of each are compared: Hermes looks now and then whether a
+turn is over, so that one through either platform takes a twentieth of a second more by chance, in some runs
+seldom and in others mostly, and a median says which run it was.
 """
 
 import json
@@ -13,7 +15,7 @@ from pathlib import Path
 
 from bothy_hermes.demo_profile import TOOLSETS
 from bothy_hermes.install_plan import Entry
-from tests.bench.figures import at_most, for_information, median
+from tests.bench.figures import at_most, for_information
 from tests.live.kit import LiveWorld
 from tests.live.talk import Talk
 
@@ -105,7 +107,7 @@ def turns(directory):
 
 def measure(directory):
     """The figures."""
-    bothy, bare = (median(column) for column in zip(*turns(directory), strict=True))
+    bothy, bare = (min(column) for column in zip(*turns(directory), strict=True))
     return [
         at_most("warm turn through Bothy over a bare plugin", bothy / bare, 1.25, "ratio"),
         for_information("warm turn through Bothy", bothy * 1000, "ms"),
