@@ -50,8 +50,8 @@ class LocalStore:
     """The open state directory of one server.
 
     Args:
-        directory: Made with mode 0700 when it is missing. One that is there is empty or a server's: it is
-            closed to others, which a person's own directory must not be by a slip of the finger.
+        directory: Made with mode 0700 when it is missing. One that others can read is closed to them when it
+            is empty or a server's; a person's own directory must not be by a slip of the finger.
 
     Raises:
         StateLocked: Another process has it open.
@@ -135,15 +135,18 @@ class LocalStore:
         name = self._name
         try:
             self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-            there = {path.name for path in self.directory.iterdir()}
-            if there and not there & {LOCK_FILE, STATE_FILE}:
-                raise StateError(name, "holds other files; name a new directory, or one of a server")
             if stat.S_IMODE(self.directory.stat().st_mode) & 0o077:
-                self.directory.chmod(0o700)
+                self._close_to_others(name)
         except FileExistsError:
             raise StateError(name, "is no directory; name another one") from None
         except OSError as error:
             raise StateError(name, f"cannot be used as state directory ({error.strerror})") from None
+
+    def _close_to_others(self, name: str) -> None:
+        there = {path.name for path in self.directory.iterdir()}
+        if there and not there & {LOCK_FILE, STATE_FILE}:
+            raise StateError(name, "holds other files and is open to others; name a new directory")
+        self.directory.chmod(0o700)
 
     def _take_lock(self) -> IO[bytes]:
         path = self.directory / LOCK_FILE

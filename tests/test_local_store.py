@@ -103,13 +103,24 @@ def test_a_directory_of_somebody_elses_is_left_as_it_is(tmp_path, name):
     directory = tmp_path / "home"
     directory.mkdir(mode=0o755)
     (directory / name).write_text("mine")
-    with pytest.raises(StateError, match=r"^home: holds other files; name a new directory"):
+    with pytest.raises(
+        StateError, match=r"^home: holds other files and is open to others; name a new directory"
+    ):
         LocalStore(directory)
     assert stat.S_IMODE(directory.stat().st_mode) == 0o755
     assert [path.name for path in directory.iterdir()] == [name]
 
 
+def test_a_directory_that_is_closed_already_may_hold_other_files(tmp_path):
+    """There is nothing to take from anybody."""
+    (tmp_path / "server.log").write_text("")
+    tmp_path.chmod(0o700)
+    LocalStore(tmp_path).close()
+    assert (tmp_path / "server.sqlite3").exists()
+
+
 def test_a_directory_is_named_also_when_it_is_where_one_stands(tmp_path, monkeypatch):
+    tmp_path.chmod(0o755)
     (tmp_path / "notes.txt").write_text("mine")
     monkeypatch.chdir(tmp_path)
     with pytest.raises(StateError, match=rf"^{tmp_path.name}: holds other files"):
