@@ -18,7 +18,10 @@ from .runtime import Prompt, PromptKind
 from .store import OutboxCall, Store
 from .wire_operations import CREATE_MESSAGE
 
-FINDING_SECONDS = 60.0
+DELIVERY_SECONDS = 60.0
+"""How long a card may take to reach its people; Hermes' own patience is longer, a person's is not."""
+
+FINDING_SECONDS = DELIVERY_SECONDS
 """How long a click waits for the card it was made on: it can come before our call was answered, and a call
 whose answer was lost is made again. A card that takes longer is withdrawn."""
 

@@ -20,7 +20,7 @@ from .clock import within
 from .defaults import LOGGER_NAME
 from .errors import StateError
 from .live_box import LiveBox
-from .open_cards import OpenCards, RunCard
+from .open_cards import DELIVERY_SECONDS, OpenCards, RunCard
 from .run_calls import CARD_KEY, await_call, close_call, followup_call, message_call, response_call
 from .run_outbox import RunOutbox
 from .run_patches import Patcher
@@ -57,9 +57,6 @@ _log = logging.getLogger(LOGGER_NAME)
 SHOW_SECONDS = 10.0
 """How long a card may take to be on disk: after 15 seconds Hermes posts its prompt as a text, which nobody
 could answer. A full disk is waited for elsewhere, not here."""
-
-DELIVERY_SECONDS = 60.0
-"""How long a card may take to reach its people; Hermes' own patience is longer, a person's is not."""
 
 NOT_WAITING = "Nothing waits for this answer any more."
 NOT_YOURS = "This is none of the card's choices."
