@@ -7,7 +7,6 @@ reconnections is not used: it would send the same proof again and again.
 
 from __future__ import annotations
 
-import logging
 import ssl
 from collections.abc import Mapping
 from typing import Any, Protocol
@@ -20,6 +19,7 @@ from .bothy_exchange import Response, join_fields
 from .defaults import ADAPTER_NAME, VERSION
 from .errors import BothyError, TransportError
 from .reconnect import LOST
+from .secret import silent_logger
 from .wire_operations import OPEN_GATEWAY
 from .wire_words import SUBPROTOCOL
 
@@ -115,8 +115,7 @@ class SocketConnector(Connector):
     def __init__(self, tls: ssl.SSLContext | None, proxy: str | None) -> None:
         self._tls = tls
         self._proxy = proxy
-        # The library writes whole frames and header fields at its debug level, tokens included.
-        self._silence = logging.Logger("silent", logging.CRITICAL + 1)  # noqa: LOG001  # nobody else's
+        self._silence = silent_logger()  # the library writes whole frames and header fields
 
     async def __call__(self, url: str, headers: Mapping[str, str]) -> Link:
         """Open a connection, see `Connector`."""

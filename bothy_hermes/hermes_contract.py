@@ -46,6 +46,9 @@ class Use:
     names: tuple[str, ...] = ()
 
 
+OBJECTS = frozenset({"platform", "runner", "store", "database", "agent"})
+"""The owners in the table that are no modules; `agent` alone names both."""
+
 _BASE = "gateway.platforms.base:BasePlatformAdapter"
 
 USES = (
@@ -349,10 +352,6 @@ def _is_known(place: str, objects: Objects) -> bool:
     """Whether it can be told: a module can always be looked for."""
     owner = place.partition(":")[0]
     return owner in objects or owner not in OBJECTS
-
-
-OBJECTS = frozenset({"platform", "runner", "store", "database", "agent"})
-"""The owners in the table that are no modules; `agent` alone names both."""
 
 
 def _fits(place: str, names: Iterable[str], objects: Objects) -> bool:

@@ -8,7 +8,6 @@ the port accepted. What is delivered when is decided in `local_events`, what eve
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from email.utils import format_datetime
@@ -27,6 +26,7 @@ from .local_instance import Instance
 from .local_options import IDENTIFY_SECONDS, MAX_IN_FLIGHT, PING_SECONDS
 from .local_presence import Link
 from .local_rules import Violation
+from .secret import silent_logger
 from .wire_events import (
     ADAPTER_FRAMES,
     Ack,
@@ -72,8 +72,7 @@ class Gateways:
         self.instance = instance
         self.report = report
         self._connections: set[Connection] = set()
-        # websockets writes whole frames and header fields at its debug level, tokens included.
-        self.silence = logging.Logger("silent", logging.CRITICAL + 1)  # noqa: LOG001  # nobody else's
+        self.silence = silent_logger()  # websockets writes whole frames and header fields
 
     async def serve(
         self,

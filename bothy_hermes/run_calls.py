@@ -15,6 +15,7 @@ from uuid import UUID
 from .bothy_api import BothyApi
 from .bothy_credentials import TokenSource
 from .codec import dump, parse
+from .config_keys import MIN_MESSAGE_BYTES
 from .errors import ProblemAnswer, WireError
 from .message_split import split_message
 from .store import CardGone, Change, ClaimMove, ClaimState, OpenCard, OutboxCall, Store
@@ -55,9 +56,6 @@ NO_NUMBERS_STATUSES = frozenset(
     {HTTPStatus.BAD_REQUEST, HTTPStatus.REQUEST_ENTITY_TOO_LARGE, HTTPStatus.UNPROCESSABLE_ENTITY}
 )
 """Refusals of an end that only its numbers can be the reason of."""
-
-LEAST_PIECE_BYTES = 1024
-"""A text is not cut into shorter pieces: this is the least limit that a configuration may set as well."""
 
 MESSAGE_KEY = "client_msg_id"
 """The member of a stored call's body that names a message of ours."""
@@ -244,7 +242,7 @@ async def _send_in_pieces(
         ProblemAnswer: The server takes none of them.
     """
     limit = len(message.content.encode()) // 2
-    while limit >= LEAST_PIECE_BYTES:
+    while limit >= MIN_MESSAGE_BYTES:
         pieces = split_message(message.content, limit)
         try:
             for number, piece in enumerate(pieces):

@@ -6,6 +6,7 @@ place where a secret leaves its wrapper.
 
 from __future__ import annotations
 
+import logging
 from typing import final
 
 
@@ -45,3 +46,8 @@ class Secret:
 
     def __reduce__(self) -> str:
         raise TypeError("a Secret is not pickled")
+
+
+def silent_logger() -> logging.Logger:
+    """Make a logger that says nothing, for a library that would write tokens at its debug level."""
+    return logging.Logger("silent", logging.CRITICAL + 1)  # noqa: LOG001  # nobody else's, whatever is configured

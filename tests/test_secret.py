@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from bothy_hermes.secret import Secret
+from bothy_hermes.secret import Secret, silent_logger
 
 TOKEN = Secret("s3cr3t")
 
@@ -62,3 +62,11 @@ def test_a_logged_secret_is_not_shown(caplog):
     """Logging formats with str and repr."""
     logging.getLogger("test").warning("%s %r", TOKEN, Holder(TOKEN))
     assert "s3cr3t" not in caplog.text
+
+
+def test_a_library_that_writes_secrets_is_heard_by_nobody(caplog):
+    with caplog.at_level(logging.DEBUG):
+        logger = silent_logger()
+        assert not logger.isEnabledFor(logging.CRITICAL)
+        logger.critical(TOKEN.reveal())
+    assert caplog.records == []
